@@ -1,0 +1,1 @@
+"""Finds the ranks of a server and gets the probe in and out."""

@@ -1,0 +1,86 @@
+"""A ring file from outside: its header words, its text and its slots, mapped into this process."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from spectrace.errors import SpectraceError
+from spectrace.probe import layout
+from spectrace.probe.layout import Word
+
+_WORD = struct.Struct("<Q")
+
+
+class RingView:
+    """One mapped ring file.
+
+    Args:
+        path: The file, as this process sees it.
+
+    Raises:
+        SpectraceError: The file is no ring, or of another layout version.
+        OSError: The file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_size < layout.CODE_OFFSET:
+                raise SpectraceError(f"{path} is no ring of spectrace: it is too short.")
+            self._map = mmap.mmap(descriptor, 0)
+        finally:
+            os.close(descriptor)
+        try:
+            self._check()
+        except SpectraceError:
+            self._map.close()
+            raise
+        self.slots = self.word(Word.SLOTS)
+        self._slots_offset = self.word(Word.SLOTS_OFFSET)
+
+    def _check(self) -> None:
+        if self.word(Word.MAGIC) != layout.MAGIC:
+            raise SpectraceError(f"{self.path} is no ring of spectrace.")
+        version = self.word(Word.LAYOUT_VERSION)
+        if version != layout.LAYOUT_VERSION:
+            raise SpectraceError(
+                f"{self.path} has ring layout {version}, this spectrace speaks layout "
+                f"{layout.LAYOUT_VERSION}: use the spectrace that attached, or detach with it."
+            )
+        end = self.word(Word.SLOTS_OFFSET) + self.word(Word.SLOTS) * layout.SLOT_BYTES
+        if not self.word(Word.SLOTS) or end > len(self._map):
+            raise SpectraceError(f"{self.path} is cut off: detach and attach again.")
+
+    def word(self, place: int) -> int:
+        """The 64-bit header word at `place` (see `layout.Word`)."""
+        value: int = _WORD.unpack_from(self._map, place * 8)[0]
+        return value
+
+    def set_word(self, place: int, value: int) -> None:
+        """Writes the 64-bit header word at `place`."""
+        _WORD.pack_into(self._map, place * 8, value)
+
+    def info(self) -> dict[str, Any]:
+        """What the probe says about its server, an empty dict before it has spoken."""
+        length = min(self.word(Word.INFO_LENGTH), layout.INFO_BYTES)
+        text = self._map[layout.INFO_OFFSET : layout.INFO_OFFSET + length]
+        try:
+            info = json.loads(text) if length else {}
+        except ValueError:  # the probe is writing it at this moment
+            return {}
+        return info if isinstance(info, dict) else {}
+
+    def slot(self, sequence: int) -> bytes:
+        """A copy of the slot in which the record `sequence` stands or stood."""
+        start = self._slots_offset + (sequence % self.slots) * layout.SLOT_BYTES
+        return self._map[start : start + layout.SLOT_BYTES]
+
+    def close(self) -> None:
+        """Unmaps the file."""
+        self._map.close()

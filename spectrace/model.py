@@ -1,0 +1,225 @@
+"""The words that every room of spectrace speaks: Run, Rank, Cycle, Phase and what they carry."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Lane(str, Enum):
+    """Who did the work of a phase: the CPU (`host`) or the accelerator (`device`)."""
+
+    HOST = "host"
+    DEVICE = "device"
+
+
+class TimingMode(str, Enum):
+    """How the boundaries of a cycle were timed.
+
+    `device`: events on the forward stream. `host`: the host's clock alone. `sync`: a
+    synchronize at every boundary. `off`: one host stamp per cycle and no phases.
+    """
+
+    DEVICE = "device"
+    HOST = "host"
+    SYNC = "sync"
+    OFF = "off"
+
+
+class CycleKind(str, Enum):
+    """What one pass of the decode loop did."""
+
+    SPECULATIVE = "speculative"
+    DECODE = "decode"
+    EXTEND = "extend"
+    MIXED = "mixed"
+    IDLE = "idle"
+    OTHER = "other"
+
+
+class PhaseName(str, Enum):
+    """The phases of a cycle; a dot separates a parent from its part.
+
+    `schedule` is the scheduler's own code wherever it runs in a cycle: after the worker
+    returned, and after results were processed. It can therefore occur more than once.
+    """
+
+    RESOLVE = "resolve"
+    FORWARD = "forward"
+    DRAFT = "draft"
+    VERIFY = "verify"
+    VERIFY_PREPARE = "verify.prepare"
+    VERIFY_FORWARD = "verify.forward"
+    VERIFY_SAMPLE = "verify.sample"
+    VERIFY_COMMIT = "verify.commit"
+    DRAFT_EXTEND = "draft_extend"
+    WAIT = "wait"
+    RESULT = "result"
+    SCHEDULE = "schedule"
+
+    @property
+    def parent(self) -> PhaseName | None:
+        """The phase that this one is a part of, None at the top level."""
+        head, dot, _ = self.value.partition(".")
+        return PhaseName(head) if dot else None
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """One stretch of a cycle on one lane of one rank.
+
+    Attributes:
+        name: Which phase; leaves only, so that the phases of a lane never overlap.
+        start_ns: UNIX time in ns.
+        end_ns: UNIX time in ns, never before `start_ns`.
+        lane: Whose time it is.
+        of_cycle: The number of the cycle whose batch was worked on. With the overlap
+            scheduler `wait` and `result` belong to an earlier cycle than the one in
+            whose time they ran.
+    """
+
+    name: PhaseName
+    start_ns: int
+    end_ns: int
+    of_cycle: int
+    lane: Lane = Lane.HOST
+
+    @property
+    def duration_ns(self) -> int:
+        """How long the phase took, in ns."""
+        return self.end_ns - self.start_ns
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request got out of one cycle, as the server itself counted it.
+
+    Attributes:
+        request_id: The server's id of the request.
+        correct_drafts: Drafts that verify found correct, without the bonus token; None
+            where the cycle verified nothing (prefill, plain decode).
+        output_tokens: Tokens that the server added to the request's output.
+        overshoot: The request was already finished or retracted when its result was
+            processed, so that the server counted nothing.
+        health_check: The request is the server's own health probe.
+    """
+
+    request_id: str
+    correct_drafts: int | None
+    output_tokens: int
+    overshoot: bool = False
+    health_check: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the row belongs into acceptance figures."""
+        return self.correct_drafts is not None and not (self.overshoot or self.health_check)
+
+
+class RankCycle(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's share of a cycle.
+
+    Attributes:
+        rank: Name of the rank in its server, such as `TP0`.
+        start_ns: UNIX time in ns at which `run_batch` was entered.
+        end_ns: UNIX time in ns at which the next cycle began or the scheduler went idle.
+        phases: In order and without holes from `start_ns` to `end_ns`; empty in mode `off`.
+        mode: How the phases were timed.
+        probe_ns: Time that the probe itself took within the cycle, in ns.
+        ended_idle: The scheduler went idle after this cycle.
+        incomplete: Boundaries are missing: more came than fit, or the server's own code
+            raised. Left out of every statistic of phases.
+    """
+
+    rank: str
+    start_ns: int
+    end_ns: int
+    phases: tuple[Phase, ...]
+    mode: TimingMode
+    probe_ns: int
+    ended_idle: bool = False
+    incomplete: bool = False
+
+    @property
+    def duration_ns(self) -> int:
+        """How long the cycle took on this rank, in ns."""
+        return self.end_ns - self.start_ns
+
+
+class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+    """One pass of the decode loop, with all ranks that reported it.
+
+    Attributes:
+        run_id: The run that the cycle belongs to.
+        group: The ranks that step together; `""` where the server has one group.
+        number: The scheduler's own count (`forward_ct`), the same on all ranks of a group.
+        kind: What the cycle did.
+        batch_size: Requests in the batch.
+        steps: Draft steps of the cycle, 0 where nothing was drafted.
+        topk: Branches per draft step, 0 where nothing was drafted.
+        draft_tokens: Tokens that verify looked at per request, 0 where nothing was verified.
+        ranks: What each rank reported, the first rank first.
+        requests: One row per request of the batch; None until the server has processed
+            the results, which the overlap scheduler does one cycle later.
+    """
+
+    run_id: str
+    group: str
+    number: int
+    kind: CycleKind
+    batch_size: int
+    steps: int
+    topk: int
+    draft_tokens: int
+    ranks: tuple[RankCycle, ...]
+    requests: tuple[RequestRow, ...] | None
+
+    @property
+    def start_ns(self) -> int:
+        """UNIX time in ns at which the first rank began the cycle."""
+        return self.ranks[0].start_ns
+
+    @property
+    def end_ns(self) -> int:
+        """UNIX time in ns at which the first rank ended the cycle."""
+        return self.ranks[0].end_ns
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True):
+    """One scheduler process of a server.
+
+    Attributes:
+        name: Such as `TP0` or `DP1 TP0`.
+        pid: Process id as spectrace sees it.
+    """
+
+    name: str
+    pid: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One server from start to end.
+
+    Attributes:
+        run_id: 32 hexadecimal digits, the same for everyone who looks at this server.
+        host: Name of the machine.
+        server_pid: Process id of the server's root process.
+        command: The server's command line.
+        engine: Such as `sglang 0.5.23`; empty until the probe has reported.
+        ranks: The scheduler processes.
+        anchor_unix_ns: UNIX time in ns at the moment of `anchor_monotonic_ns`.
+        anchor_monotonic_ns: CLOCK_MONOTONIC in ns at that moment; times of the run are
+            UNIX = MONOTONIC - anchor_monotonic_ns + anchor_unix_ns.
+    """
+
+    run_id: str
+    host: str
+    server_pid: int
+    command: tuple[str, ...]
+    ranks: tuple[Rank, ...]
+    anchor_unix_ns: int
+    anchor_monotonic_ns: int
+    engine: str = ""
+
+    def unix_ns(self, monotonic_ns: int) -> int:
+        """Puts a CLOCK_MONOTONIC time in ns on the UNIX axis of this run."""
+        return monotonic_ns - self.anchor_monotonic_ns + self.anchor_unix_ns

@@ -1,0 +1,1 @@
+"""What runs inside the traced server: standard library only, nothing else of spectrace."""
