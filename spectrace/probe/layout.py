@@ -14,10 +14,13 @@ HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
 INFO_BYTES = 4096
 CODE_OFFSET = INFO_OFFSET + INFO_BYTES
+PATH_OFFSET = 2048  # within the header: the file's path as the traced process sees it
+PATH_BYTES = 512
 PAGE_BYTES = 4096
 
 SLOT_BYTES = 128
 DEFAULT_SLOTS = 16384
+ABANDONED_NS = 30_000_000_000  # without a reader's heartbeat the probe leaves by itself
 
 
 class Word:
@@ -144,7 +147,8 @@ MAX_MARKS = 14
 
 # A cycle record: sequence, type, kind, mode, flags, number, start_ns (CLOCK_MONOTONIC),
 # length, probe_ns, batch size, steps, topk, draft tokens, count of marks, shift, the marks,
-# their distances from start. Length and distances are in units of 2**shift ns: shift is 0 below 4.29 s.
+# their distances from start. Length and distances are in units of 2**shift ns, with shift 0
+# below 4.29 s.
 CYCLE = struct.Struct("<QBBBBQQIIHBBHBB14s14I")
 
 # sequence, type, part, parts, rows in this part, cycle number, batch size

@@ -1,0 +1,104 @@
+"""First code of the probe in the server: makes its modules and arms the tracer.
+
+The loader runs it once with the arguments of `start` as globals. Nothing of it stays but
+the modules, which the tracer forgets when it leaves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from time import monotonic_ns
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+PACKAGE = "_spectrace_probe"
+
+
+def forget() -> None:
+    """Takes the probe's modules out of the interpreter's table."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+
+
+def make_module(name: str, code: Any) -> ModuleType:
+    """Makes and runs one module of the probe.
+
+    Args:
+        name: Below the package, such as `engines.sglang`; empty for the package itself.
+        code: A code object, or its source where none could be compiled beforehand.
+    """
+    full_name = f"{PACKAGE}.{name}" if name else PACKAGE
+    module = ModuleType(full_name)
+    is_package = name in {"", "engines"}
+    module.__package__ = full_name if is_package else full_name.rpartition(".")[0]
+    if is_package:
+        module.__path__ = []
+    sys.modules[full_name] = module
+    parent, _, child = full_name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+    if code:
+        if isinstance(code, str):
+            code = compile(code, f"<spectrace probe {name}>", "exec", optimize=2)
+        exec(code, module.__dict__)  # noqa: S102 - how the probe gets in
+    return module
+
+
+def load(parts: list[tuple[str, Any]]) -> dict[str, ModuleType]:
+    """Makes all modules of the probe, in the given order."""
+    loaded = {"": make_module("", None), "engines": make_module("engines", None)}
+    for name, code in parts:
+        loaded[name] = make_module(name, code)
+    return loaded
+
+
+def free_loader_text(words: memoryview, word: Any) -> None:
+    """Gives back the memory in which the loader's text stood; it has been compiled long ago."""
+    address, size = words[word.LOADER_TEXT_ADDRESS], words[word.LOADER_TEXT_BYTES]
+    if address:
+        munmap = ctypes.CDLL(None).munmap
+        munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        munmap(address, size)
+        words[word.LOADER_TEXT_ADDRESS] = 0
+
+
+def start(ring: mmap, modules: list[tuple[str, Any]], entered_ns: int) -> None:
+    """Loads the probe and arms it; what goes wrong is written into the ring.
+
+    Args:
+        ring: The mapped ring file.
+        modules: Names and code of the probe's modules, this one first; emptied.
+        entered_ns: CLOCK_MONOTONIC at the loader's first line.
+    """
+    writer: Any = None
+    try:
+        loaded = load(modules[1:])
+        modules.clear()
+        layout: Any = loaded["layout"]
+        word, state = layout.Word, layout.State
+        writer = loaded["ring"].RingWriter(ring)
+        words = writer.words
+        free_loader_text(words, word)
+        words[word.LOADER_ENTERED_NS] = entered_ns
+        loaded_ns = monotonic_ns()
+        words[word.LOAD_NS] = loaded_ns - entered_ns
+        words[word.STATE] = state.LOADED
+        loaded["tracer"].Tracer(writer, forget).arm()
+        words[word.ARM_NS] = monotonic_ns() - loaded_ns
+        words[word.STATE] = state.ARMED
+    except Exception as error:  # noqa: BLE001 - nothing may reach the server
+        if writer is not None:
+            writer.info({"error": f"{type(error).__name__}: {error}"})
+            writer.words[word.STATE] = state.FAILED
+            writer.close()
+        else:
+            ring.close()
+        forget()
+
+
+if "entered_ns" in globals():  # as the loader runs it; imported by a test it only defines
+    start(*(globals().pop(name) for name in ("ring", "modules", "entered_ns")))
