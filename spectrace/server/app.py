@@ -1,0 +1,112 @@
+"""The HTTP API, the live stream, the receiver and the page, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
+from fastapi.sse import EventSourceResponse
+
+from spectrace.otlp.receive import MAX_BODY_BYTES
+from spectrace.server.hub import Hub
+from spectrace.server.live import MOST_LISTENERS
+from spectrace.server.receiver import Receiver
+from spectrace.server.security import LocalOnly
+from spectrace.server.static import PAGE, page_files
+from spectrace.server.wire import encode_cycle, encode_list
+from spectrace.store.source import PAGE as PAGE_CYCLES
+
+MOST_CYCLES = 2000  # of one answer
+_MOST_NAME = 64
+_INT64 = (1 << 63) - 1
+
+RunId = Annotated[str, Path(max_length=_MOST_NAME)]
+Group = Annotated[str, Query(max_length=_MOST_NAME)]
+Number = Annotated[int, Path(ge=0, le=_INT64)]
+
+
+def create_app(hub: Hub, *, hosts: Iterable[str] = (), page: FilePath = PAGE) -> FastAPI:
+    """The application around a hub.
+
+    Args:
+        hub: Where cycles come from and go to.
+        hosts: Host names that are allowed beside those of loopback.
+        page: Directory of the built page.
+    """
+    receiver = Receiver(hub) if hub.receives else None
+    app = FastAPI(
+        title="spectrace",
+        openapi_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        max_body_size=MAX_BODY_BYTES,
+        lifespan=lambda _: _running(hub, receiver),
+    )
+    app.include_router(_api(hub))
+    if receiver is not None:
+        app.add_api_route("/v1/traces", receiver.post, methods=["POST"])
+    app.mount("/", page_files(page))
+    app.add_middleware(LocalOnly, hosts=tuple(hosts))
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _running(hub: Hub, receiver: Receiver | None) -> AsyncIterator[None]:
+    """Keeps the hub and the receiver at work while the server runs."""
+    loops = [hub.run()] if receiver is None else [hub.run(), receiver.run()]
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        hub.pass_on()
+
+
+def _api(hub: Hub) -> APIRouter:
+    """The routes under `/api`. What asks the store is no coroutine: it runs in a thread."""
+    api = APIRouter(prefix="/api")
+
+    @api.get("/state")
+    async def state() -> Response:
+        return _json(hub.encoded_state())
+
+    @api.get("/runs/{run}/cycles")
+    def cycles(
+        run: RunId,
+        group: Group = "",
+        before: Annotated[int | None, Query(ge=0, le=_INT64)] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_CYCLES)] = PAGE_CYCLES,
+    ) -> Response:
+        _check_run(hub, run)
+        found = hub.store.cycles(run, group=group, before=before, limit=limit)
+        return _json(b'{"cycles":' + encode_list(map(encode_cycle, found)) + b"}")
+
+    @api.get("/runs/{run}/cycles/{n}")
+    def cycle(run: RunId, n: Number, group: Group = "") -> Response:
+        _check_run(hub, run)
+        found = hub.store.cycle(run, group, n)
+        if found is None:
+            raise HTTPException(404, f"Cycle {n} is not here, or not any more.")
+        return _json(encode_cycle(found))
+
+    @api.get("/live")
+    async def live() -> Response:
+        if hub.live.listeners >= MOST_LISTENERS:
+            raise HTTPException(503, "Too many pages are open: close one.")
+        return EventSourceResponse(hub.live.stream(hub.greeting))
+
+    return api
+
+
+def _check_run(hub: Hub, run_id: str) -> None:
+    if not hub.knows(run_id):
+        raise HTTPException(404, "There is no such run: /api/state lists those that there are.")
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")

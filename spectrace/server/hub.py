@@ -1,0 +1,274 @@
+"""Where cycles come together: from their source into the store, the live stream and the state."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from spectrace import __version__
+from spectrace.model import Cycle, Run
+from spectrace.server.live import Live, cycles_event, state_event
+from spectrace.server.state import (
+    Digest,
+    Life,
+    RunFacts,
+    RunState,
+    ServerState,
+    Source,
+    life_of,
+    names_of,
+    ranks_of,
+    span_s,
+    stored_of,
+)
+from spectrace.server.wire import encode_cycle
+from spectrace.store.source import CycleSource, Stats
+from spectrace.store.store import CycleStore
+
+WINDOW_S = 10.0  # that the summary is made of
+GREETING_CYCLES = 200  # of each run, when a browser joins
+_PASS_ON_S = 0.1
+_REFRESH_S = 0.5
+_REST = 4  # times as long as a refresh took nothing is refreshed: a fifth of a CPU at most
+_WAITING_CYCLES = 20_000
+_RUNS = 64
+_LOG = logging.getLogger(__name__)
+
+
+class _Entry:
+    """What the hub knows about one run."""
+
+    def __init__(self, run: Run, source: Source) -> None:
+        self.run = run
+        self.source = source
+        self.facts = RunFacts()
+        self.ended: tuple[Life, str] | None = None
+        self.fed_s = -math.inf
+        self.is_stale = True
+        self.digest = Digest()
+        self.stats = Stats(
+            cycles=0, bytes=0, first_ns=None, last_ns=None, first_n=None, last_n=None
+        )
+
+
+class Hub:
+    """Takes cycles from any thread and passes them on from the event loop.
+
+    Args:
+        store: What the page reads from.
+        sink: The same store, where cycles are to be added; None for a recording.
+        clock_s: A clock that never goes back, in s.
+
+    Attributes:
+        store: What the page reads from.
+        live: The browsers that listen.
+        otlp_endpoint: Where spans can be sent to; None where nothing is received.
+    """
+
+    def __init__(
+        self,
+        store: CycleSource,
+        *,
+        sink: CycleStore | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.store = store
+        self.live = Live()
+        self.otlp_endpoint: str | None = None
+        self._sink = sink
+        self._clock_s = clock_s
+        self._lock = threading.Lock()
+        self._waiting: list[Cycle] = []
+        source = Source.FILE if sink is None else Source.RECEIVED
+        self._entries = {run.run_id: _Entry(run, source) for run in store.runs()}
+
+    @property
+    def receives(self) -> bool:
+        """Whether cycles can come in."""
+        return self._sink is not None
+
+    def put_run(self, run: Run, source: Source) -> None:
+        """Takes in what is known about a run, in place of what was known before.
+
+        A run that had been declared ended goes on.
+        """
+        with self._lock:
+            entry = self._entries.get(run.run_id)
+            is_news = entry is None or entry.run != run
+            if entry is None or entry.source is not source:
+                entry = self._entries[run.run_id] = _Entry(run, source)
+            entry.run, entry.ended = run, None
+            while len(self._entries) > _RUNS:
+                del self._entries[min(self._entries, key=lambda key: self._entries[key].fed_s)]
+        if is_news and self._sink is not None:
+            self._sink.put_run(run)
+
+    def tell(self, run_id: str, facts: RunFacts) -> None:
+        """Takes in what a source knows about its run beside the cycles."""
+        with self._lock:
+            if run_id in self._entries:
+                self._entries[run_id].facts = facts
+
+    def end(self, run_id: str, life: Life, message: str) -> None:
+        """Declares a run ended: what was collected stays, and the page says why.
+
+        Args:
+            run_id: The run.
+            life: `SERVER_GONE` or `DETACHED`.
+            message: A sentence for people.
+        """
+        with self._lock:
+            if run_id in self._entries:
+                self._entries[run_id].ended = life, message
+
+    def feed(self, cycles: Iterable[Cycle]) -> None:
+        """Takes in cycles, new or amended, of runs that were put before.
+
+        It never waits; when nothing is passed on for long, the oldest are left out.
+        """
+        now_s = self._clock_s()
+        with self._lock:
+            for cycle in cycles:
+                entry = self._entries.get(cycle.run_id)
+                if entry is not None and cycle.ranks:
+                    entry.fed_s, entry.is_stale = now_s, True
+                    self._waiting.append(cycle)
+            del self._waiting[:-_WAITING_CYCLES]
+
+    async def run(self) -> None:
+        """Passes on and keeps the state fresh until it is cancelled."""
+        await asyncio.gather(self._pass_on_forever(), self._refresh_forever())
+
+    async def _pass_on_forever(self) -> None:
+        while True:
+            try:
+                self.pass_on()
+            except Exception:  # noqa: BLE001 - one bad batch must not end the live stream
+                _LOG.exception("Cycles could not be passed on; the next ones will be tried.")
+            await asyncio.sleep(_PASS_ON_S)
+
+    def pass_on(self) -> None:
+        """Gives what was fed to the store and to the browsers; on the event loop only."""
+        with self._lock:
+            cycles, self._waiting = self._waiting, []
+        if not cycles:
+            return
+        if self._sink is not None:
+            self._sink.add(cycles, wait=False)
+        if self.live.listeners:
+            self.live.publish([encode_cycle(cycle) for cycle in _by_start(cycles)])
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            began_s = time.monotonic()
+            try:
+                await asyncio.to_thread(self.refresh)
+                self.live.publish_state(self.encoded_state())
+            except Exception:  # noqa: BLE001 - the same holds for the state
+                _LOG.exception("The state could not be refreshed; it will be tried again.")
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(_REFRESH_S - took_s, _REST * took_s))
+
+    def refresh(self) -> None:
+        """Sums up the runs of which something new has come."""
+        with self._lock:
+            stale = [entry for entry in self._entries.values() if entry.is_stale]
+            for entry in stale:
+                entry.is_stale = False
+        for entry in stale:
+            entry.stats = self.store.stats(entry.run.run_id)
+            entry.digest = digest(self.store.recent(entry.run.run_id, WINDOW_S))
+
+    def encoded_state(self) -> bytes:
+        """The JSON of the state."""
+        return msgspec.json.encode(self.state())
+
+    def state(self) -> ServerState:
+        """What the page knows at once, with the figures of the last `refresh`."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return ServerState(
+            version=__version__,
+            runs=tuple(self._run_state(entry) for entry in entries),
+            otlp_endpoint=self.otlp_endpoint,
+        )
+
+    def _run_state(self, entry: _Entry) -> RunState:
+        run, facts = entry.run, entry.facts
+        life, message = entry.ended or life_of(
+            entry.source, run.host, self._clock_s() - entry.fed_s
+        )
+        sentences = (message, facts.message, entry.stats.problem)
+        reporting = facts.reporting
+        return RunState(
+            run=run.run_id,
+            host=run.host,
+            server_pid=run.server_pid,
+            command=run.command,
+            engine=run.engine,
+            source=entry.source,
+            state=life,
+            message=" ".join(filter(None, sentences)),
+            ranks=ranks_of(run, entry.digest.ranks if reporting is None else reporting),
+            modes=entry.digest.modes,
+            worker=facts.worker,
+            algorithm=facts.algorithm,
+            overlap=facts.overlap,
+            device=facts.device,
+            lost=facts.lost,
+            summary=entry.digest.summary,
+            stored=stored_of(entry.stats),
+        )
+
+    def knows(self, run_id: str) -> bool:
+        """Whether there is such a run."""
+        return run_id in self._entries
+
+    async def greeting(self) -> list[bytes]:
+        """The events for a browser that joins: the state, then the newest cycles of each run."""
+        newest = await asyncio.to_thread(self._newest_of_all)
+        return [
+            state_event(self.encoded_state()),
+            *(cycles_event(map(encode_cycle, cycles)) for cycles in newest if cycles),
+        ]
+
+    def _newest_of_all(self) -> list[list[Cycle]]:
+        with self._lock:
+            runs = list(self._entries)
+        return [self._newest(run_id) for run_id in runs]
+
+    def _newest(self, run_id: str) -> list[Cycle]:
+        if self._sink is not None and (newest := self._sink.newest(run_id, GREETING_CYCLES)):
+            return newest
+        groups = self.store.groups(run_id)
+        pages = [self.store.cycles(run_id, group=one, limit=GREETING_CYCLES) for one in groups]
+        return _by_start([cycle for page in pages for cycle in page])[-GREETING_CYCLES:]
+
+
+def digest(cycles: Sequence[Cycle]) -> Digest:
+    """What the newest cycles of a run show; they span `WINDOW_S` at most."""
+    if not cycles:
+        return Digest()
+    modes, ranks = names_of(cycles)
+    summary = _summarize(cycles, span_s(cycles, WINDOW_S))
+    return Digest(modes=modes, ranks=ranks, summary=msgspec.Raw(msgspec.json.encode(summary)))
+
+
+def _summarize(cycles: Sequence[Cycle], window_s: float) -> Any:
+    try:
+        module = importlib.import_module("spectrace.analysis.summary")
+    except ModuleNotFoundError:
+        return None
+    return module.summarize(cycles, window_s)
+
+
+def _by_start(cycles: Iterable[Cycle]) -> list[Cycle]:
+    return sorted(cycles, key=lambda cycle: cycle.start_ns)

@@ -1,0 +1,74 @@
+"""Opens a store, the hub around it and the server of its page, and closes them as one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from spectrace.server.hub import Hub
+from spectrace.server.run import HOST, PageServer
+from spectrace.store.recording import open_recording
+from spectrace.store.store import CycleStore
+
+
+@contextmanager
+def open_page(
+    *,
+    retain_s: float,
+    max_bytes: int,
+    directory: Path | None = None,
+    host: str = HOST,
+    port: int | None = None,
+) -> Iterator[tuple[Hub, PageServer]]:
+    """A page for cycles that are still to come, at work until the block ends.
+
+    Args:
+        retain_s: Age in s up to which cycles are kept.
+        max_bytes: Size of the store.
+        directory: Where the store is kept; one that is removed at the end if not given.
+        host: Where to listen; only loopback.
+        port: A port that has to be free; the next free one from the default on if not given.
+
+    Raises:
+        SpectraceError: The address, the port or the directory cannot be used.
+    """
+    with (
+        store_directory(directory) as chosen,
+        closing(CycleStore(chosen, retain_s=retain_s, max_bytes=max_bytes)) as store,
+    ):
+        hub = Hub(store, sink=store)
+        with PageServer(hub, host=host, port=port) as server:
+            yield hub, server
+
+
+@contextmanager
+def open_page_of_recording(
+    path: Path, *, host: str = HOST, port: int | None = None
+) -> Iterator[PageServer]:
+    """The page of a saved file or of a store that was left behind.
+
+    Args:
+        path: What to show.
+        host: As in `open_page`.
+        port: The same.
+
+    Raises:
+        SpectraceError: The recording, the address or the port cannot be used.
+    """
+    with (
+        closing(open_recording(path)) as recording,
+        PageServer(Hub(recording), host=host, port=port) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def store_directory(chosen: Path | None) -> Iterator[Path]:
+    """The directory that was chosen, or one that is removed at the end."""
+    if chosen is not None:
+        yield chosen
+        return
+    with tempfile.TemporaryDirectory(prefix="spectrace-") as directory:
+        yield Path(directory)

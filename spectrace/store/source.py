@@ -1,0 +1,75 @@
+"""What can be read from a live store and from a recording alike."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from spectrace.model import Cycle, Run
+
+PAGE = 200  # cycles that a read gives when nobody says how many
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored.
+
+    Attributes:
+        cycles: Cycles, each counted once however often it was amended.
+        bytes: Size of the files of all runs.
+        first_ns: UNIX time in ns at which the oldest cycle began, None without cycles.
+        last_ns: UNIX time in ns at which the newest cycle ended, None without cycles.
+        first_n: The lowest cycle number, None without cycles.
+        last_n: The highest cycle number, None without cycles.
+        retain_s: Age in s up to which cycles are kept; None where nothing is ever dropped.
+        lost: Cycles that were to be written and could not be.
+        problem: Why the last write failed; empty where it did not.
+    """
+
+    cycles: int
+    bytes: int
+    first_ns: int | None
+    last_ns: int | None
+    first_n: int | None
+    last_n: int | None
+    retain_s: float | None = None
+    lost: int = 0
+    problem: str = ""
+
+
+class CycleSource(Protocol):
+    """Gives runs and their cycles; of a cycle that was amended the newest version."""
+
+    def runs(self) -> list[Run]:
+        """The runs, in the order in which they were first seen."""
+
+    def groups(self, run_id: str) -> list[str]:
+        """The groups of a run that have cycles, by name."""
+
+    def cycles(
+        self, run_id: str, *, group: str = "", before: int | None = None, limit: int = PAGE
+    ) -> list[Cycle]:
+        """Cycles of one group, the highest number first.
+
+        Args:
+            run_id: The run; one that is not here has no cycles.
+            group: Name of the group.
+            before: Only cycles with a lower number; None for all.
+            limit: How many at most.
+        """
+
+    def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
+        """One cycle, None if it is not here (any more)."""
+
+    def recent(self, run_id: str, seconds: float) -> list[Cycle]:
+        """The cycles of all groups in the last `seconds` of the run, the oldest first.
+
+        The time counts back from the end of the run's newest cycle; cycles that began
+        within it are given.
+        """
+
+    def stats(self, run_id: str | None = None) -> Stats:
+        """What is stored of one run, or of all."""
+
+    def close(self) -> None:
+        """Lets go of the files."""

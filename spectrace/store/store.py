@@ -1,0 +1,241 @@
+"""The live store: its one owner adds cycles, any thread reads them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from spectrace.errors import SpectraceError
+from spectrace.model import Cycle, Run
+from spectrace.store.lock import FILE, OwnerLock
+from spectrace.store.recent import RecentCycles
+from spectrace.store.recording import PATTERN
+from spectrace.store.retention import Retention
+from spectrace.store.source import PAGE, Stats
+from spectrace.store.writer import SliceWriter
+
+_FLUSH_S = 0.5
+_FLUSH_CYCLES = 500
+_PENDING_CYCLES = 20_000
+_Result = TypeVar("_Result")
+
+
+class CycleStore:
+    """Cycles on disk, bounded in time and size, and the newest of them in memory.
+
+    All work on the database is done by one thread of the store, half a second's cycles at a
+    time; what was added is seen by the next read all the same. Methods may be called from any
+    thread and, but for `add` without waiting and `newest`, wait for that thread.
+
+    Args:
+        directory: Made if need be, mode 0700; otherwise empty or left by another store,
+            whose cycles are then here.
+        retain_s: Age in s up to which cycles are kept, counted from the newest cycle.
+        max_bytes: Size of all files; the oldest cycles go first.
+        slice_s: Time in s that one file covers; a tenth of `retain_s` if not given.
+        clock_ns: UNIX time in ns.
+
+    Raises:
+        SpectraceError: The directory has another owner, holds something else, or is damaged.
+        ValueError: A time or the size is not positive.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        retain_s: float,
+        max_bytes: int,
+        slice_s: float | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        retention = Retention.of(retain_s, max_bytes, slice_s)
+        self._retain_s = retain_s
+        self._owner = OwnerLock(_prepared(directory.absolute()))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-store")
+        self._lock = threading.Condition()
+        self._pending: list[Cycle] = []
+        self._lost = 0
+        self._problem = ""
+        self._asked = False
+        self._closed = False
+        self._written_s = time.monotonic()
+        try:
+            self._writer = self._do(lambda: SliceWriter(directory.absolute(), retention, clock_ns))
+        except BaseException:
+            self._thread.shutdown()
+            self._owner.release()
+            raise
+        self._shelf = self._writer.shelf
+        self._recent = RecentCycles(
+            older=(key for part in self._shelf.slices for key in part.spans)
+        )
+
+    def add(self, cycles: Iterable[Cycle], *, wait: bool = True) -> None:
+        """Takes in cycles; one with the number of an earlier one takes its place.
+
+        Args:
+            cycles: In the order in which they came; one without ranks is left out.
+            wait: Wait for room while more than 20,000 cycles are not written yet. Without
+                it those for which there is no room are counted as lost.
+
+        Raises:
+            SpectraceError: The store is closed.
+        """
+        if self._closed:
+            raise SpectraceError("The store is closed.")
+        added = [cycle for cycle in cycles if cycle.ranks]
+        with self._lock:
+            self._recent.add(added)
+            self._pending += added
+            if wait:
+                self._ask_to_write_if_due()
+                self._lock.wait_for(lambda: len(self._pending) <= _PENDING_CYCLES)
+            elif len(self._pending) > _PENDING_CYCLES:
+                self._lost += len(self._pending) - _PENDING_CYCLES
+                del self._pending[_PENDING_CYCLES:]
+            self._ask_to_write_if_due()
+
+    def _ask_to_write_if_due(self) -> None:
+        due = len(self._pending) >= _FLUSH_CYCLES or time.monotonic() - self._written_s >= _FLUSH_S
+        if due and self._pending and not self._asked:
+            self._asked = True
+            self._thread.submit(self._write)
+
+    def _write(self) -> None:
+        with self._lock:
+            cycles, self._pending = self._pending, []
+            self._asked = False
+            self._written_s = time.monotonic()
+            self._lock.notify_all()
+        try:
+            self._writer.write(cycles)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next cycles are tried
+            self._lost += len(cycles)
+            self._problem = f"Cycles could not be stored: {str(error).splitlines()[0]}"
+            self._writer.recover()
+        else:
+            self._problem = "" if cycles else self._problem
+
+    def put_run(self, run: Run) -> None:
+        """Takes in what is known about a run, in place of what was known before."""
+        self._do(lambda: self._writer.put_run(run))
+
+    def flush(self) -> None:
+        """Writes what was added.
+
+        Raises:
+            SpectraceError: It could not be written, as on a full disk.
+        """
+        self._do(self._write)
+        if self._problem:
+            raise SpectraceError(self._problem)
+
+    def _do(self, work: Callable[[], _Result]) -> _Result:
+        try:
+            waiting = self._thread.submit(work)
+        except RuntimeError as error:
+            raise SpectraceError("The store is closed.") from error
+        return waiting.result()
+
+    def _ask(self, question: Callable[[], _Result]) -> _Result:
+        def after_writing() -> _Result:
+            self._write()
+            return question()
+
+        return self._do(after_writing)
+
+    def runs(self) -> list[Run]:
+        """As `CycleSource.runs`."""
+        return self._ask(self._shelf.runs)
+
+    def groups(self, run_id: str) -> list[str]:
+        """As `CycleSource.groups`."""
+        return self._ask(lambda: self._shelf.groups(run_id))
+
+    def cycles(
+        self, run_id: str, *, group: str = "", before: int | None = None, limit: int = PAGE
+    ) -> list[Cycle]:
+        """As `CycleSource.cycles`."""
+        return self._ask(
+            lambda: self._shelf.cycles(run_id, group=group, before=before, limit=limit)
+        )
+
+    def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
+        """As `CycleSource.cycle`."""
+        return self._ask(lambda: self._shelf.cycle(run_id, group, number))
+
+    def newest(self, run_id: str, count: int) -> list[Cycle]:
+        """The newest cycles that are in memory, the oldest first; never waits for the disk."""
+        with self._lock:
+            return self._recent.newest(run_id, count)
+
+    def recent(self, run_id: str, seconds: float) -> list[Cycle]:
+        """As `CycleSource.recent`; from memory where it reaches back far enough."""
+        with self._lock:
+            remembered = self._recent.since(run_id, seconds)
+        if remembered is not None:
+            return remembered
+        return self._ask(lambda: self._shelf.recent(run_id, seconds))
+
+    def stats(self, run_id: str | None = None) -> Stats:
+        """As `CycleSource.stats`."""
+        stats = self._ask(lambda: self._shelf.stats(run_id))
+        return msgspec.structs.replace(
+            stats,
+            retain_s=self._retain_s,
+            lost=self._lost + self._writer.refused,
+            problem=self._problem,
+        )
+
+    def save(self, path: Path, *, force: bool = False) -> None:
+        """Writes all that is here into one file that `open_recording` opens.
+
+        Args:
+            path: The file to make, mode 0600.
+            force: Replace the file if there is one.
+
+        Raises:
+            SpectraceError: There is one and `force` is not given, or `path` cannot be written.
+        """
+        self._ask(lambda: self._writer.save(path.absolute(), force=force))
+
+    def close(self) -> None:
+        """Writes what was added and lets the next owner in; to be called once more is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._do(self._write)
+            self._do(self._writer.close)
+        finally:
+            self._thread.shutdown()
+            self._owner.release()
+
+
+def _prepared(directory: Path) -> Path:
+    """The directory, made for us alone.
+
+    Raises:
+        SpectraceError: It cannot be made, or holds what no store has put there.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        left = next(directory.iterdir(), None)
+        ours = (directory / FILE).exists() or any(directory.glob(PATTERN))
+        if left is not None and not ours:
+            raise SpectraceError(
+                f"{directory} holds other files: choose an empty directory for the store."
+            )
+        directory.chmod(0o700)
+    except OSError as error:
+        raise SpectraceError(
+            f"The store {directory} cannot be used ({error.strerror}): choose another directory."
+        ) from error
+    return directory

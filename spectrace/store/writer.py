@@ -1,0 +1,253 @@
+"""Writes cycles into slices, opens new slices, and drops those that are too old or too much."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+
+from spectrace.errors import SpectraceError
+from spectrace.model import Cycle, Run
+from spectrace.store.columns import batches
+from spectrace.store.database import Database, Span, log_of
+from spectrace.store.recent import GroupKey
+from spectrace.store.recording import PATTERN
+from spectrace.store.retention import Retention
+from spectrace.store.shelf import Shelf, Slice
+
+_BATCH = 2000  # cycles of one insert
+_RUNS = 256  # that are remembered without having cycles
+
+
+class SliceWriter:
+    """Keeps the slices of one directory; it belongs to one thread.
+
+    Args:
+        directory: Exists and belongs to us.
+        retention: How much is kept.
+        clock_ns: UNIX time in ns. A cycle from the future counts as from now, so that one
+            wrong clock does not make everything else look old.
+
+    Attributes:
+        shelf: What is kept, for reading.
+        refused: Cycles that no database could hold: a number beyond 64 bits, or a text that is no
+            Unicode.
+
+    Raises:
+        SpectraceError: A slice that was left here is damaged.
+    """
+
+    def __init__(self, directory: Path, retention: Retention, clock_ns: Callable[[], int]) -> None:
+        self._directory = directory
+        self._retention = retention
+        self._clock_ns = clock_ns
+        self._database = Database(directory)
+        self.shelf = Shelf(self._database)
+        self.refused = 0
+        self._current: Slice | None = None
+        self._fresh_runs: dict[str, Run] = {}
+        self._next_file = 0
+        self._take_in_left_slices()
+        self._next_id = 1 + max(
+            (self._database.last_id(part.name) for part in self.shelf.slices), default=-1
+        )
+
+    def _take_in_left_slices(self) -> None:
+        for path in sorted(self._directory.glob(PATTERN)):
+            self._next_file = int(path.stem.removeprefix("slice-")) + 1
+            self.shelf.take_in(path, _name(path), read_only=False)
+
+    def put_run(self, run: Run) -> None:
+        """Remembers a run; it is written down with the next cycles, or at `write_runs`."""
+        self.shelf.known[run.run_id] = run
+        self._fresh_runs[run.run_id] = run
+        self._forget_runs()
+
+    def _forget_runs(self) -> None:
+        held = {run_id for part in self.shelf.slices for run_id in part.runs}
+        idle = [run_id for run_id in self.shelf.known if run_id not in held]
+        for run_id in idle[:-_RUNS]:
+            del self.shelf.known[run_id]
+            self._fresh_runs.pop(run_id, None)
+
+    def write(self, cycles: Sequence[Cycle]) -> None:
+        """Writes cycles in the order given, and then drops what has to go.
+
+        Raises:
+            duckdb.Error: The disk is full, or a file cannot be written.
+            OSError: The same.
+        """
+        done = 0
+        while done < len(cycles):
+            rest = cycles[done : done + _BATCH]
+            times_ns = [self._time_ns(cycle) for cycle in rest]
+            current = self._slice_for(times_ns[0])
+            count = self._retention.fitting(current, times_ns)
+            self._insert(current, rest[:count])
+            current.newest_ns = max(current.newest_ns, *times_ns[:count])
+            done += count
+        self.write_runs()
+        self._drop_expired()
+
+    def _time_ns(self, cycle: Cycle) -> int:
+        return min(cycle.end_ns, self._clock_ns())
+
+    def write_runs(self) -> None:
+        """Writes down the runs that were put since the last time."""
+        if self._fresh_runs:
+            current = self._current or self._open(self._clock_ns())
+            self._database.put_runs(current.name, self._fresh_runs.values())
+            current.runs |= self._fresh_runs.keys()
+            self._fresh_runs = {}
+            current.measure()
+
+    def _slice_for(self, time_ns: int) -> Slice:
+        current = self._current
+        if (
+            current is None
+            or self._retention.is_full(current)
+            or not self._retention.fitting(current, [time_ns])
+        ):
+            return self._open(time_ns)
+        return current
+
+    def _open(self, time_ns: int) -> Slice:
+        if self._current is not None:
+            self._database.checkpoint(self._current.name)
+            self._current.measure()
+        for part in self.shelf.slices[:-1]:
+            part.seen = {}
+        path = self._directory / f"slice-{self._next_file:08}.duckdb"
+        self._next_file += 1
+        self._database.create(path, _name(path))
+        self._current = Slice(
+            path=path, name=_name(path), opened_ns=time_ns, newest_ns=time_ns, spans={}
+        )
+        self._current.measure()
+        self.shelf.slices.append(self._current)
+        return self._current
+
+    def _insert(self, current: Slice, cycles: Sequence[Cycle]) -> None:
+        """Inserts what can be inserted; halves find the one that cannot."""
+        try:
+            tables = batches(cycles, self._next_id)
+        except (OverflowError, UnicodeError):
+            if len(cycles) == 1:
+                self.refused += 1
+                return
+            half = len(cycles) // 2
+            self._insert(current, cycles[:half])
+            self._insert(current, cycles[half:])
+            return
+        self._database.insert(current.name, tables)
+        self._next_id += len(cycles)
+        self._count(current, cycles)
+        current.measure()
+
+    def _count(self, current: Slice, cycles: Sequence[Cycle]) -> None:
+        before = self.shelf.slices[-2].seen if len(self.shelf.slices) > 1 else {}
+        for cycle in cycles:
+            key = cycle.run_id, cycle.group
+            seen = current.seen.setdefault(key, set())
+            is_new = cycle.number not in seen and cycle.number not in before.get(key, ())
+            seen.add(cycle.number)
+            _widen(current.spans, key, cycle, is_new=is_new)
+        for run_id in {cycle.run_id for cycle in cycles} - current.runs:
+            if run_id in self.shelf.known:
+                self._fresh_runs.setdefault(run_id, self.shelf.known[run_id])
+
+    def _drop_expired(self) -> None:
+        for part in self.shelf.slices[: self._retention.expired(self.shelf.slices)]:
+            self.shelf.slices.remove(part)
+            self._database.detach(part.name)
+            log_of(part.path).unlink(missing_ok=True)
+            part.path.unlink(missing_ok=True)
+
+    def recover(self) -> None:
+        """Puts the current slice back into order after a write has failed.
+
+        DuckDB refuses a file in which a write or a checkpoint failed until it is attached
+        again. One that cannot be attached is set aside: it stays on the disk for the next
+        owner, and its cycles are missing until then. Either way a new slice is begun next.
+        """
+        broken, self._current = self._current, None
+        if broken is None:
+            return
+        try:
+            self._database.detach(broken.name)
+            self._database.attach(broken.path, broken.name, read_only=False)
+        except (duckdb.Error, SpectraceError):
+            self.shelf.slices.remove(broken)
+
+    def save(self, path: Path, *, force: bool) -> None:
+        """Writes everything into one file.
+
+        Args:
+            path: The file to make, mode 0600.
+            force: Replace the file if there is one.
+
+        Raises:
+            SpectraceError: There is one and `force` is not given, or `path` cannot be written.
+        """
+        with tempfile.TemporaryDirectory(prefix="saving-", dir=self._directory) as work:
+            whole = Path(work) / "whole.duckdb"
+            self._database.create(whole, "saving")
+            try:
+                self._database.copy_newest([part.name for part in self.shelf.slices], "saving")
+                self._database.put_runs("saving", self.shelf.runs())
+            finally:
+                self._database.detach("saving")
+            publish(whole, path, force=force)
+
+    def close(self) -> None:
+        """Closes all files; on a full disk their logs stay, and the next owner reads them."""
+        for part in self.shelf.slices:
+            with contextlib.suppress(duckdb.Error):
+                self._database.detach(part.name)
+        self._database.close()
+
+
+def _widen(spans: dict[GroupKey, Span], key: GroupKey, cycle: Cycle, *, is_new: bool) -> None:
+    number, start_ns, end_ns = cycle.number, cycle.start_ns, cycle.end_ns
+    span = spans.get(key)
+    if span is None:
+        span = spans[key] = Span(
+            cycles=0, first_n=number, last_n=number, first_ns=start_ns, last_ns=end_ns
+        )
+    span.cycles += is_new
+    span.first_n = min(span.first_n, number)
+    span.last_n = max(span.last_n, number)
+    span.first_ns = min(span.first_ns, start_ns)
+    span.last_ns = max(span.last_ns, end_ns)
+
+
+def _name(path: Path) -> str:
+    return path.stem.replace("-", "_")
+
+
+def publish(source: Path, path: Path, *, force: bool) -> None:
+    """Copies a finished file to its place, where it appears whole or not at all.
+
+    Raises:
+        SpectraceError: There is a file and `force` is not given, or `path` cannot be written.
+    """
+    refusal = SpectraceError(f"{path} exists: choose another name, or replace it with -f.")
+    if path.exists() and not force:
+        raise refusal
+    try:
+        with tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent) as work:
+            copy = Path(work) / path.name
+            shutil.copyfile(source, copy)
+            copy.chmod(0o600)
+            if force:
+                copy.replace(path)
+            else:
+                path.hardlink_to(copy)
+    except FileExistsError as error:
+        raise refusal from error
+    except OSError as error:
+        raise SpectraceError(f"{path} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,52 @@
+"""Where OTLP goes, by the rules of the OpenTelemetry specification."""
+
+from __future__ import annotations
+
+import pytest
+from spectrace_exporters._endpoint import traces_endpoint
+
+from spectrace.errors import SpectraceError
+
+TRACES = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+GENERAL = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "url"),
+    [
+        (None, {}, "http://localhost:4318/v1/traces"),
+        ("http://h:4318", {}, "http://h:4318/v1/traces"),
+        ("http://h:4318/", {}, "http://h:4318/v1/traces"),
+        ("http://h:4318?x=1", {}, "http://h:4318/v1/traces?x=1"),
+        ("https://h/otlp", {}, "https://h/otlp"),
+        ("http://[::1]:4318", {}, "http://[::1]:4318/v1/traces"),
+        (None, {GENERAL: "http://h:1"}, "http://h:1/v1/traces"),
+        (None, {GENERAL: "http://h:1/base/"}, "http://h:1/base/v1/traces"),
+        (None, {TRACES: "http://h:2"}, "http://h:2"),
+        (None, {TRACES: "http://h:2/x", GENERAL: "http://h:1"}, "http://h:2/x"),
+        ("http://f", {TRACES: "http://h:2/x", GENERAL: "http://h:1"}, "http://f/v1/traces"),
+        (None, {TRACES: "", GENERAL: ""}, "http://localhost:4318/v1/traces"),
+        ("http://f", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://f/v1/traces"),
+    ],
+)
+def test_the_flag_comes_before_the_environment(
+    flag: str | None, environ: dict[str, str], url: str
+) -> None:
+    """Flag, variable for traces, variable for all signals, default; a base gets the path."""
+    assert traces_endpoint(flag, environ) == url
+
+
+@pytest.mark.parametrize("flag", ["localhost:4318", "ftp://h", "http://", "http://h:x", "http://["])
+def test_what_is_no_http_url_is_refused(flag: str) -> None:
+    """The message shows what was written and what to write."""
+    with pytest.raises(SpectraceError, match="write http://HOST:4318") as caught:
+        traces_endpoint(flag, {})
+    assert repr(flag) in str(caught.value)
+
+
+def test_an_environment_that_wants_grpc_is_refused() -> None:
+    """Posting HTTP to a gRPC port would fail in a less clear way."""
+    with pytest.raises(SpectraceError, match="http/protobuf"):
+        traces_endpoint(
+            None, {GENERAL: "http://h:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
+        )

@@ -1,0 +1,133 @@
+"""The queue before the exporter: what waits, what goes, what is dropped."""
+
+from __future__ import annotations
+
+import pytest
+from spectrace_exporters import ExportStats
+from spectrace_exporters._waiting import WaitingCycles
+
+from spectrace.model import Cycle, CycleKind, RankCycle, RequestRow, TimingMode
+
+ROWS = (RequestRow(request_id="a", correct_drafts=2, output_tokens=3),)
+MANY = 1_000_000
+
+
+def cycle(number: int, requests: tuple[RequestRow, ...] | None = ROWS) -> Cycle:
+    """A cycle of one rank without phases, which counts as 6 spans."""
+    rank = RankCycle(
+        rank="TP0", start_ns=100, end_ns=120, phases=(), mode=TimingMode.OFF, probe_ns=3
+    )
+    return Cycle(
+        run_id="0" * 32,
+        group="",
+        number=number,
+        kind=CycleKind.DECODE,
+        batch_size=1,
+        steps=0,
+        topk=0,
+        draft_tokens=0,
+        ranks=(rank,),
+        requests=requests,
+    )
+
+
+@pytest.fixture
+def waiting() -> WaitingCycles:
+    """A queue for three cycles that holds for 2 s."""
+    return WaitingCycles(hold_s=2.0, max_cycles=3)
+
+
+def test_a_cycle_with_results_goes_at_once(waiting: WaitingCycles) -> None:
+    """There is nothing to wait for."""
+    waiting.put(cycle(1), 0.0)
+
+    assert waiting.take(0.0, MANY) == [cycle(1)]
+    assert waiting.take(0.0, MANY) == []
+
+
+def test_a_cycle_without_results_waits_for_them(waiting: WaitingCycles) -> None:
+    """It goes when they come, and once."""
+    waiting.put(cycle(1, None), 0.0)
+    assert waiting.take(1.0, MANY) == []
+
+    waiting.put(cycle(1), 1.0)
+    assert waiting.take(1.0, MANY) == [cycle(1)]
+    assert len(waiting) == 0
+
+
+def test_a_cycle_whose_results_do_not_come_goes_without(waiting: WaitingCycles) -> None:
+    """After 2 s from its first form, whatever was amended in between."""
+    waiting.put(cycle(1, None), 0.0)
+    waiting.put(cycle(1, None), 1.5)
+
+    assert waiting.take(1.9, MANY) == []
+    assert waiting.take(2.0, MANY) == [cycle(1, None)]
+
+
+def test_an_amended_cycle_takes_the_place_of_the_first(waiting: WaitingCycles) -> None:
+    """What is not sent yet is sent in its newest form only."""
+    waiting.put(cycle(1, ()), 0.0)
+    waiting.put(cycle(1), 0.0)
+
+    assert waiting.take(0.0, MANY) == [cycle(1)]
+
+
+def test_a_cycle_amended_after_it_was_taken_goes_again(waiting: WaitingCycles) -> None:
+    """The receiver recognises it by its ids."""
+    waiting.put(cycle(1, None), 0.0)
+    waiting.take(2.0, MANY)
+
+    waiting.put(cycle(1), 2.5)
+    assert waiting.take(2.5, MANY) == [cycle(1)]
+
+
+def test_the_oldest_goes_when_the_queue_is_full(waiting: WaitingCycles) -> None:
+    """The newest cycles are those that people look at; what is dropped is handed back."""
+    gone = [waiting.put(cycle(number), 0.0) for number in (1, 2, 3, 4)]
+
+    assert gone == [None, None, None, cycle(1)]
+    assert waiting.take(0.0, MANY) == [cycle(2), cycle(3), cycle(4)]
+
+
+def test_held_cycles_are_bounded_too(waiting: WaitingCycles) -> None:
+    """A server whose results never come fills nothing."""
+    gone = [waiting.put(cycle(number, None), 0.0) for number in (1, 2, 3, 4)]
+
+    assert gone == [None, None, None, cycle(1, None)]
+    assert len(waiting) == 3
+
+
+def test_no_more_is_taken_than_fits_into_a_request(waiting: WaitingCycles) -> None:
+    """Two cycles of 6 spans fit into 12, three do not; one that never fits goes alone."""
+    for number in (1, 2, 3):
+        waiting.put(cycle(number), 0.0)
+
+    assert waiting.take(0.0, 12) == [cycle(1), cycle(2)]
+    assert waiting.take(0.0, 5) == [cycle(3)]
+
+
+def test_at_the_end_nothing_is_held_back(waiting: WaitingCycles) -> None:
+    """Who closes wants everything sent, results or not."""
+    waiting.put(cycle(1, None), 0.0)
+
+    assert waiting.take(0.0, MANY, everything=True) == [cycle(1, None)]
+
+
+def test_what_is_left_can_be_drained(waiting: WaitingCycles) -> None:
+    """To be counted as lost."""
+    waiting.put(cycle(1), 0.0)
+    waiting.put(cycle(2, None), 0.0)
+
+    assert waiting.drain() == [cycle(1), cycle(2, None)]
+    assert len(waiting) == 0
+
+
+def test_a_loss_is_one_sentence() -> None:
+    """2 failed and 3 dropped are 5; nothing lost says nothing."""
+    stats = ExportStats(failed_cycles=2, dropped_cycles=3, last_error="no route")
+
+    assert stats.loss() == (
+        "5 cycles did not arrive (2 failed, 3 were not sent) and 0 spans were rejected. "
+        "Last error: no route"
+    )
+    assert ExportStats(sent_cycles=2).loss() == ""

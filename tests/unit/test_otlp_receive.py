@@ -1,0 +1,407 @@
+"""What the receiver answers to good, malformed, oversized and wrongly typed requests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ships no types
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spectrace.model import (
+    Cycle,
+    CycleKind,
+    Phase,
+    PhaseName,
+    Rank,
+    RankCycle,
+    RequestRow,
+    Run,
+    TimingMode,
+)
+from spectrace.otlp import names
+from spectrace.otlp.decode import SpanBatch
+from spectrace.otlp.encode import Encoder
+from spectrace.otlp.receive import JSON, MAX_BODY_BYTES, PROTOBUF, Answer, receive
+
+Spoil: TypeAlias = Callable[[Span], object]
+
+RUN = Run(
+    run_id="0123456789abcdef" * 2,
+    host="node",
+    server_pid=10,
+    command=("python",),
+    ranks=(Rank(name="TP0", pid=11),),
+    anchor_unix_ns=2_000,
+    anchor_monotonic_ns=1_000,
+)
+CYCLE = Cycle(
+    run_id=RUN.run_id,
+    group="",
+    number=7,
+    kind=CycleKind.SPECULATIVE,
+    batch_size=1,
+    steps=3,
+    topk=1,
+    draft_tokens=4,
+    ranks=(
+        RankCycle(
+            rank="TP0",
+            start_ns=100,
+            end_ns=120,
+            phases=(Phase(name=PhaseName.DRAFT, start_ns=100, end_ns=120, of_cycle=6),),
+            mode=TimingMode.HOST,
+            probe_ns=3,
+        ),
+    ),
+    requests=(RequestRow(request_id="a", correct_drafts=2, output_tokens=3),),
+)
+
+
+def request() -> ExportTraceServiceRequest:
+    """The cycle as the official exporter encodes it: a root, a rank, a lane and a draft."""
+    return encode_spans(Encoder().spans(RUN, CYCLE))
+
+
+def span_of(message: ExportTraceServiceRequest, name: str) -> tuple[Resource, Span]:
+    """The span of this name, and its resource."""
+    return next(
+        (group.resource, span)
+        for group in message.resource_spans
+        for scoped in group.scope_spans
+        for span in scoped.spans
+        if span.name == name
+    )
+
+
+def post(message: ExportTraceServiceRequest) -> Answer:
+    """Posts a message as it should be."""
+    return receive(message.SerializeToString(), PROTOBUF, None)
+
+
+def rejected(answer: Answer) -> tuple[int, str]:
+    """How many spans the answer rejects, and why."""
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    return partial.rejected_spans, partial.error_message
+
+
+def stored(answer: Answer) -> tuple[int, int, int]:
+    """How many roots, ranks and phases there are to store."""
+    batch = answer.batch or SpanBatch()
+    return len(batch.roots), len(batch.ranks), len(batch.phases)
+
+
+def error(answer: Answer) -> str:
+    """The message of a failed request."""
+    message: str = Status.FromString(answer.body).message
+    return message
+
+
+def put(name: str, value: AnyValue) -> Spoil:
+    """Sets an attribute of a span to something else."""
+
+    def spoil(span: Span) -> None:
+        kept = [pair for pair in span.attributes if pair.key != name]
+        del span.attributes[:]
+        span.attributes.extend([*kept, KeyValue(key=name, value=value)])
+
+    return spoil
+
+
+def drop(name: str) -> Spoil:
+    """Takes an attribute of a span away."""
+
+    def spoil(span: Span) -> None:
+        kept = [pair for pair in span.attributes if pair.key != name]
+        del span.attributes[:]
+        span.attributes.extend(kept)
+
+    return spoil
+
+
+def setting(field: str, value: object) -> Spoil:
+    """Sets a field of a span to something else."""
+    return lambda span: setattr(span, field, value)
+
+
+def field(number: int, payload: bytes) -> bytes:
+    """A field of a protobuf message with up to 16 KiB of payload, as it goes over the wire."""
+    low, high = len(payload) & 0x7F, len(payload) >> 7
+    return bytes([number << 3 | 2, low | 0x80, high]) + payload
+
+
+def array(*values: AnyValue) -> AnyValue:
+    """An array."""
+    return AnyValue(array_value=ArrayValue(values=values))
+
+
+def test_a_good_request_is_taken_whole() -> None:
+    """200, an empty response of the right type, and all that counts."""
+    answer = post(request())
+
+    assert (answer.status, answer.headers) == (200, {"content-type": PROTOBUF})
+    assert rejected(answer) == (0, "")
+    assert stored(answer) == (1, 1, 1)
+
+
+def test_an_empty_request_is_fine() -> None:
+    """An exporter may send nothing."""
+    answer = receive(b"", PROTOBUF, None)
+
+    assert (answer.status, answer.body, stored(answer)) == (200, b"", (0, 0, 0))
+
+
+@pytest.mark.parametrize("content_type", [f"{PROTOBUF}; charset=utf-8", "Application/X-Protobuf"])
+def test_the_type_may_be_written_in_other_ways(content_type: str) -> None:
+    """Case and parameters of a content type mean nothing."""
+    assert receive(request().SerializeToString(), content_type, "identity").status == 200
+
+
+def test_gzip_is_understood() -> None:
+    """A compressed body says the same."""
+    answer = receive(gzip.compress(request().SerializeToString()), PROTOBUF, "GZIP")
+
+    assert (answer.status, stored(answer)) == (200, (1, 1, 1))
+
+
+@pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/protobuf"])
+def test_another_type_is_refused(content_type: str | None) -> None:
+    """415, and the answer names the one type that is understood."""
+    answer = receive(request().SerializeToString(), content_type, None)
+
+    assert (answer.status, answer.content_type, answer.batch) == (415, PROTOBUF, None)
+    assert PROTOBUF in error(answer)
+
+
+def test_json_is_refused_in_json() -> None:
+    """The error comes in the type of the request: a google.rpc.Status as JSON."""
+    answer = receive(b'{"resourceSpans": []}', "application/json; charset=utf-8", None)
+
+    assert (answer.status, answer.content_type, answer.batch) == (415, JSON, None)
+    assert PROTOBUF in json.loads(answer.body)["message"]
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
+def test_another_encoding_is_refused(encoding: str) -> None:
+    """415 for what cannot be decompressed."""
+    answer = receive(request().SerializeToString(), PROTOBUF, encoding)
+
+    assert (answer.status, answer.batch) == (415, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (request().SerializeToString()[:-1], None),
+        (b"\xff" * 100, None),
+        (b"\x0a\x02\x0a\xff", None),
+        (b"[]", None),
+        (b"\x0a\x04\x1a\x02\xc3\x28", None),  # a schema URL that is no UTF-8
+        (request().SerializeToString(), "gzip"),
+        (gzip.compress(request().SerializeToString())[:-1], "gzip"),
+        (gzip.compress(b"") * 2, "gzip"),
+        (gzip.compress(b"") + b"x", "gzip"),
+        (b"", "gzip"),
+    ],
+)
+def test_a_malformed_body_is_refused(body: bytes, encoding: str | None) -> None:
+    """400, which tells a sender not to try again."""
+    answer = receive(body, PROTOBUF, encoding)
+
+    assert (answer.status, answer.content_type, answer.batch) == (400, PROTOBUF, None)
+    assert error(answer)
+
+
+def test_attributes_in_attributes_end_somewhere() -> None:
+    """A resource attribute nested 1000 times is malformed, not a stack overflow."""
+    value = b""
+    for _ in range(1000):
+        value = field(5, field(1, value))  # AnyValue.array_value of ArrayValue.values
+    attribute = field(1, field(2, value))  # Resource.attributes of KeyValue.value
+
+    assert receive(field(1, field(1, attribute)), PROTOBUF, None).status == 400
+
+
+def test_a_long_body_is_refused() -> None:
+    """413 for one byte more than 20 MiB."""
+    answer = receive(bytes(MAX_BODY_BYTES + 1), PROTOBUF, None)
+
+    assert (answer.status, answer.batch) == (413, None)
+
+
+@pytest.mark.parametrize("mebibytes", [21, 200])
+def test_a_body_that_grows_too_long_is_refused(mebibytes: int) -> None:
+    """413 for a gzip bomb: no more than the bound is ever decompressed."""
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(mebibytes)) + packer.flush()
+    answer = receive(bomb, PROTOBUF, "gzip")
+
+    assert len(bomb) < 2 << 20
+    assert (answer.status, answer.batch) == (413, None)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (setting("trace_id", b"\1" * 15), "trace id"),
+        (setting("trace_id", bytes(16)), "trace id"),
+        (setting("trace_id", b"\1" * 16), "trace id is not that of the cycle"),
+        (setting("span_id", b"\1" * 16), "span id"),
+        (setting("span_id", bytes(8)), "span id"),
+        (setting("parent_span_id", b"\1"), "parent"),
+        (setting("start_time_unix_nano", 121), "ends before"),
+        (setting("start_time_unix_nano", 0), "no start"),
+        (setting("end_time_unix_nano", (1 << 64) - 1), "out of bounds"),
+        (setting("name", "something"), "decode_cycle"),
+        (put(names.NUMBER, AnyValue(string_value="7")), "cycle.number is no integer"),
+        (put(names.NUMBER, AnyValue(double_value=math.nan)), "cycle.number is no integer"),
+        (put(names.NUMBER, AnyValue(bool_value=True)), "cycle.number is no integer"),
+        (put(names.NUMBER, AnyValue()), "cycle.number is no integer"),
+        (put(names.NUMBER, AnyValue(int_value=-1)), "cycle.number is not between"),
+        (put(names.NUMBER, AnyValue(int_value=8)), "trace id is not that of the cycle"),
+        (put(names.BATCH_SIZE, AnyValue(int_value=1 << 31)), "batch_size is not between"),
+        (put(names.KIND, AnyValue(string_value="guess")), "cycle.kind is none"),
+        (put(names.GROUP, AnyValue(bytes_value=b"")), "group is no text"),
+        (put(names.GROUP, AnyValue(string_value="x" * 4097)), "group has more than 4096"),
+        (put(names.RANKS, AnyValue(string_value="TP0")), "ranks is no array"),
+        (put(names.RANKS, array(AnyValue(int_value=0))), "ranks is no text"),
+        (put(names.REQUEST_IDS, array()), "differ in length"),
+        (put(names.REQUEST_IDS, array(array())), "requests.ids is no text"),
+        (put(names.CORRECT_DRAFTS, array(AnyValue(int_value=-2))), "correct_drafts is not between"),
+        (put(names.CORRECT_DRAFTS, array(AnyValue())), "correct_drafts is no integer"),
+        (put(names.OVERSHOOT, AnyValue(bool_value=True)), "overshoot is no array"),
+        (put(names.OVERSHOOT, array(AnyValue(int_value=1))), "overshoot is no boolean"),
+        (put(names.OVERSHOOT, array()), "differ in length"),
+        (drop(names.STEPS), "steps is missing"),
+    ],
+)
+def test_a_wrong_root_is_rejected(spoil: Spoil, reason: str) -> None:
+    """200 with a partial success that gives the reason; nothing of the root is stored."""
+    message = request()
+    spoil(span_of(message, "decode_cycle")[1])
+    answer = post(message)
+
+    assert answer.status == 200
+    assert stored(answer)[0] == 0
+    assert rejected(answer)[0] == 1
+    assert reason in rejected(answer)[1]
+
+
+def test_an_array_has_a_bound() -> None:
+    """One value more than 65,536 is refused."""
+    message = request()
+    values = array(*[AnyValue(int_value=1)] * 65_537)
+    put(names.OUTPUT_TOKENS, values)(span_of(message, "decode_cycle")[1])
+
+    assert rejected(post(message)) == (
+        1,
+        "Not stored: spectrace.requests.output_tokens has more than 65536 values (1).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "reason", "left"),
+    [
+        ("rank TP0", put(names.TIMING_MODE, AnyValue(int_value=1)), "timing_mode", (1, 0, 1)),
+        ("rank TP0", put(names.INCOMPLETE, AnyValue(int_value=1)), "incomplete", (1, 0, 1)),
+        ("rank TP0", put(names.PHASES, AnyValue(int_value=1 << 40)), "phases", (1, 0, 1)),
+        ("rank TP0", setting("span_id", b"\1" * 8), "not one of the rank", (1, 0, 1)),
+        ("draft", put(names.OF_CYCLE, AnyValue(string_value="6")), "of_cycle", (1, 1, 0)),
+        ("draft", setting("name", "nap"), "phase", (1, 1, 0)),
+        ("draft", setting("end_time_unix_nano", 99), "ends before", (1, 1, 0)),
+    ],
+)
+def test_a_wrong_span_leaves_the_others_alone(
+    name: str, spoil: Spoil, reason: str, left: tuple[int, int, int]
+) -> None:
+    """Only the span that is wrong is rejected."""
+    message = request()
+    spoil(span_of(message, name)[1])
+    answer = post(message)
+
+    assert (answer.status, stored(answer)) == (200, left)
+    assert rejected(answer)[0] == 1
+    assert reason in rejected(answer)[1]
+
+
+@pytest.mark.parametrize(
+    ("span", "name", "value", "count"),
+    [
+        ("decode_cycle", names.RUN_ID, "../../etc/passwd", 1),
+        ("decode_cycle", names.RUN_ID, "A" * 32, 1),
+        ("decode_cycle", names.PROCESS_PID, "10", 1),
+        ("decode_cycle", names.RANK, "TP0", 1),
+        ("draft", names.LANE, "sideways", 3),
+        ("draft", names.RANK, "TP1", 3),
+    ],
+)
+def test_a_wrong_resource_rejects_its_spans(span: str, name: str, value: str, count: int) -> None:
+    """A run id could become a path, so that only hexadecimal digits are one."""
+    message = request()
+    resource, _ = span_of(message, span)
+    kept = [pair for pair in resource.attributes if pair.key != name]
+    del resource.attributes[:]
+    resource.attributes.extend([*kept, KeyValue(key=name, value=AnyValue(string_value=value))])
+
+    assert rejected(post(message))[0] == count
+
+
+def test_spans_of_others_are_counted_and_not_stored() -> None:
+    """Whoever sends his whole tracing here is told what became of it."""
+    message = request()
+    for group in message.resource_spans:
+        group.scope_spans[0].scope.name = "other"
+    answer = post(message)
+
+    assert (answer.status, stored(answer)) == (200, (0, 0, 0))
+    assert rejected(answer) == (4, "Not stored: not a span of spectrace (4).")
+
+
+def test_many_reasons_are_cut() -> None:
+    """A message stays short: the three most frequent reasons, then a count."""
+    message = request()
+    root = span_of(message, "decode_cycle")[1]
+    group = message.resource_spans[0].scope_spans[0]
+    for name in (names.STEPS, names.TOPK, names.KIND, names.GROUP):
+        spoiled = group.spans.add()
+        spoiled.CopyFrom(root)
+        drop(name)(spoiled)
+
+    count, text = rejected(post(message))
+    assert count == 4
+    assert text.endswith("1 more reasons.")
+
+
+@given(body=st.binary(max_size=200))
+def test_random_bytes_never_raise(body: bytes) -> None:
+    """Whatever comes is answered, and what is no protobuf stores nothing."""
+    answer = receive(body, PROTOBUF, None)
+
+    assert answer.status in {200, 400}
+    assert stored(answer) == (0, 0, 0)
+
+
+@given(data=st.data())
+def test_a_damaged_body_never_raises(data: st.DataObject) -> None:
+    """A good body with some bytes changed or cut off is answered like any other."""
+    body = bytearray(request().SerializeToString())
+    for place in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=5)):
+        body[place] = data.draw(st.integers(0, 255))
+    answer = receive(bytes(body[: data.draw(st.integers(0, len(body)))]), PROTOBUF, None)
+
+    assert answer.status in {200, 400}
+    assert (answer.batch is None) == (answer.status == 400)

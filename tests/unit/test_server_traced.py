@@ -1,0 +1,162 @@
+"""A traced session reaches the page: its cycles, its facts, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from spectrace.attach.inject import TakenOut
+from spectrace.attach.session import End, RankState, SessionFacts, TraceSession
+from spectrace.model import Cycle
+from spectrace.server.hub import Hub
+from spectrace.server.state import Life, RunState, Source
+from spectrace.server.traced import PagedSession
+from spectrace.store.store import CycleStore
+from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
+
+
+class Session:
+    """Stands for a session with a server: what it gives is set by the test."""
+
+    def __init__(self) -> None:
+        self.entered = False
+        self.end: End | None = None
+        self.run = run_of()
+        self.ready: list[Cycle] = []
+        self.last_cycles: list[Cycle] = []
+        self.state = "armed"
+        self.detached = 0
+
+    def __enter__(self) -> Session:  # noqa: PYI034 - Self came with Python 3.11
+        """Puts nothing anywhere."""
+        self.entered = True
+        return self
+
+    def poll(self) -> list[Cycle]:
+        """What is ready."""
+        ready, self.ready = self.ready, []
+        return ready
+
+    def facts(self) -> SessionFacts:
+        """One rank, one record lost."""
+        rank = RankState(name="TP0", pid=11, state=self.state, alive=True, cycles=0, lost_records=1)
+        return SessionFacts(
+            engine=self.run.engine,
+            algorithm="EAGLE3",
+            worker="EAGLEWorkerV2",
+            device="cuda",
+            overlap=True,
+            unhooked=("eagle_sample",),
+            ranks=(rank,),
+            lost_records=1,
+            missing_cycles=2,
+            errors=("TP0: first", "TP0: last."),
+        )
+
+    def detach(self) -> list[TakenOut]:
+        """Finds one more cycle in the ring."""
+        self.detached += 1
+        self.last_cycles = [cycle_of(9)]
+        return [TakenOut(removed=True, foreign=(), reason="")]
+
+
+class Stage:
+    """A session, the hub that it goes to, and a clock that the test moves."""
+
+    def __init__(self, store: CycleStore) -> None:
+        self.now_s = 0.0
+        self.store = store
+        self.session = Session()
+        self.hub = Hub(store, sink=store, clock_s=self.clock)
+        self.paged = PagedSession(cast("TraceSession", self.session), self.hub, self.clock)
+
+    def clock(self) -> float:
+        """The time in s."""
+        return self.now_s
+
+    def state(self) -> RunState:
+        """The state of the run on the page."""
+        [state] = self.hub.state().runs
+        return state
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A stage with an empty store."""
+    with open_store(tmp_path) as store:
+        yield Stage(store)
+
+
+def test_the_run_is_on_the_page_as_soon_as_the_probe_is_in(stage: Stage) -> None:
+    """Its facts are there before its first cycle."""
+    with stage.paged:
+        state = stage.state()
+        assert stage.session.entered
+        assert (state.source, state.state) == (Source.ATTACHED, Life.IDLE)
+        assert (state.worker, state.algorithm, state.overlap) == ("EAGLEWorkerV2", "EAGLE3", True)
+        assert (state.lost.records, state.lost.missing) == (1, 2)
+        assert state.message == "TP0: last. Not seen in this release: eagle_sample."
+        assert [rank.reporting for rank in state.ranks] == [False]
+
+
+def test_what_is_polled_goes_to_both_sides(stage: Stage) -> None:
+    """The follower gets the cycles, and so does the store behind the page."""
+    with stage.paged:
+        stage.session.ready = [cycle_of(1), cycle_of(2)]
+        assert stage.paged.poll() == [cycle_of(1), cycle_of(2)]
+        stage.hub.pass_on()
+        assert stage.store.cycles(RUN_A) == [cycle_of(2), cycle_of(1)]
+        assert stage.state().state is Life.TRACING
+
+
+def test_facts_are_told_twice_a_second(stage: Stage) -> None:
+    """The engine and the rank's state arrive with the first poll after half a second."""
+    with stage.paged:
+        stage.session.run = run_of(engine="sglang 0.5.23")
+        stage.session.state = "tracing"
+        stage.now_s = 0.4
+        stage.paged.poll()
+        assert stage.state().engine == ""
+        stage.now_s = 0.6
+        stage.paged.poll()
+        state = stage.state()
+        assert (state.engine, state.ranks[0].reporting) == ("sglang 0.5.23", True)
+
+
+@pytest.mark.parametrize(
+    ("end", "life"),
+    [
+        (None, Life.DETACHED),
+        (End.SERVER_DIED, Life.SERVER_GONE),
+        (End.TAKEN_OUT, Life.DETACHED),
+        (End.TAKEN_OVER, Life.DETACHED),
+        (End.PROBE_FAILED, Life.DETACHED),
+    ],
+)
+def test_the_end_is_on_the_page_with_all_that_was_measured(
+    stage: Stage, end: End | None, life: Life
+) -> None:
+    """Also with the cycle that was still in the ring; leaving twice says the same."""
+    with stage.paged:
+        stage.session.end = end
+        assert stage.paged.detach() == [TakenOut(removed=True, foreign=(), reason="")]
+        stage.session.end = End.SERVER_DIED
+    stage.hub.pass_on()
+    state = stage.state()
+    assert state.state is life
+    assert state.message.endswith("Not seen in this release: eagle_sample.")
+    assert stage.store.cycles(RUN_A) == [cycle_of(9)]
+    assert stage.paged.last_cycles == [cycle_of(9)]
+
+
+def test_a_run_that_is_traced_again_is_no_longer_ended(stage: Stage) -> None:
+    """A second session with the same server shows it as traced, with its old cycles."""
+    with stage.paged:
+        pass
+    assert stage.state().state is Life.DETACHED
+    stage.now_s = 5
+    with PagedSession(cast("TraceSession", stage.session), stage.hub, stage.clock):
+        assert stage.state().state is Life.IDLE
