@@ -34,6 +34,7 @@ class Request:
     output_ids: list[int] = field(default_factory=list)
     is_retracted: bool = False
     done: bool = False
+    finished_len: int | None = None
 
     def finished(self) -> bool:
         """Whether the request has ended."""
