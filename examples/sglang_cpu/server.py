@@ -62,7 +62,7 @@ class ServerOptions:
         port: Port of the API on loopback; None: a free one.
         speculative: False: plain decode, without a draft model.
         steps: Steps of a draft (`--speculative-num-steps`).
-        topk: Branches of a draft (`--speculative-eagle-topk`); more than 1 needs "plain".
+        topk: Branches of a draft (`--speculative-eagle-topk`).
         draft_tokens: Tokens to verify (`--speculative-num-draft-tokens`); with topk 1 it is
             steps + 1.
         extra_args: More arguments for `sglang.launch_server`.
@@ -380,23 +380,24 @@ def answers(url: str) -> bool:
         return False
 
 
-def end_group(leader: subprocess.Popen[bytes]) -> None:
+def end_group(leader: subprocess.Popen[bytes], grace_s: float = STOP_GRACE_S) -> None:
     """End the process group that a child of ours leads, and reap the child.
 
     Args:
         leader: The child, started in a session of its own.
+        grace_s: Seconds that it has to end by itself.
 
     Raises:
         ServerError: If a process of the group survives SIGKILL.
     """
     leader.terminate()  # to it alone: it takes the end of a scheduler for a crash
-    if not wait_until_group_is_gone(leader.pid, STOP_GRACE_S):
-        os.killpg(leader.pid, signal.SIGKILL)
-        wait_until_group_is_gone(leader.pid, KILL_TIMEOUT_S)
+    if not wait_until_group_is_gone(leader.pid, grace_s):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
+        if not wait_until_group_is_gone(leader.pid, KILL_TIMEOUT_S):
+            left = [process.pid for process in processes() if process.group == leader.pid]
+            raise ServerError(f"Processes {left} survive SIGKILL. Look at their state in /proc.")
     leader.wait()
-    left = [process.pid for process in processes() if process.group == leader.pid]
-    if left:
-        raise ServerError(f"Processes {left} survive SIGKILL. Look at their state in /proc.")
 
 
 def parse_arguments() -> tuple[ServerOptions, Path | None]:

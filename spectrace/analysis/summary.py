@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from random import Random
 
 import msgspec
 
@@ -12,7 +13,9 @@ from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RankCycle, Reques
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
-_VALUES = 65_536  # kept of one quantity; beyond that every second one
+# Every phase counts as itself and as a part of its parent.
+_COUNTED_AS = {name: (name, name.parent) if name.parent else (name,) for name in PhaseName}
+_VALUES = 65_536  # kept of one quantity
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +183,7 @@ class Tally:
     """Sums up Cycles one by one in bounded memory.
 
     Counts and shares are exact. Percentiles are exact up to 65,536 cycles; beyond that they
-    are taken over every second, then every fourth cycle, evenly over the whole stretch.
+    are taken over a random sample of that size, even over the whole stretch.
     """
 
     def __init__(self) -> None:
@@ -250,22 +253,28 @@ class Tally:
 
 
 class _Values:
-    """The values of one quantity in the order in which they came, thinned out evenly."""
+    """The values of one quantity, beyond 65,536 an even random sample of them.
+
+    The sample is Vitter's reservoir, "Random Sampling with a Reservoir", ACM Transactions on
+    Mathematical Software 11 (1985), algorithm R. Taking every second value instead would
+    mislead where cycles follow a pattern.
+    """
 
     def __init__(self) -> None:
         self.sum = 0
         self.count = 0
         self._kept = array("q")
-        self._stride = 1
+        self._random = Random(0)  # noqa: S311 - a sample, no secret; the same at every run
 
     def add(self, value: int) -> None:
-        if self.count % self._stride == 0:
-            self._kept.append(value)
         self.sum += value
         self.count += 1
-        if len(self._kept) >= _VALUES:
-            self._kept = self._kept[::2]
-            self._stride *= 2
+        if len(self._kept) < _VALUES:
+            self._kept.append(value)
+        else:
+            place = self._random.randrange(self.count)
+            if place < _VALUES:
+                self._kept[place] = value
 
     def median(self) -> float | None:
         return percentile(sorted(self._kept), 50) if self.count else None
@@ -331,6 +340,9 @@ class _PhaseTally:
         self.values = _Values()
         self.max_lag = 0
 
+    def see_lag(self, lag: int) -> None:
+        self.max_lag = max(self.max_lag, lag)
+
 
 class _TimesTally:
     """The times of cycles of one kind on their first rank."""
@@ -353,16 +365,22 @@ class _TimesTally:
             self._add_phases(number, rank)
 
     def _add_phases(self, number: int, rank: RankCycle) -> None:
-        sums: Counter[PhaseName] = Counter()
+        sums: dict[PhaseName, int] = {}
         for phase in rank.phases:
-            if phase.lane is not Lane.HOST:
-                continue
-            for name in filter(None, (phase.name, phase.name.parent)):
-                sums[name] += phase.duration_ns
-                tally = self._phases.setdefault(name, _PhaseTally())
-                tally.max_lag = max(tally.max_lag, number - phase.of_cycle)
+            if phase.lane is Lane.HOST:
+                lag = number - phase.of_cycle
+                for name in _COUNTED_AS[phase.name]:
+                    sums[name] = sums.get(name, 0) + phase.end_ns - phase.start_ns
+                    if lag:
+                        self._tally(name).see_lag(lag)
         for name, duration_ns in sums.items():
-            self._phases[name].values.add(duration_ns)
+            self._tally(name).values.add(duration_ns)
+
+    def _tally(self, name: PhaseName) -> _PhaseTally:
+        tally = self._phases.get(name)
+        if tally is None:
+            tally = self._phases[name] = _PhaseTally()
+        return tally
 
     def times(self) -> CycleTimes | None:
         if not self._cycles:

@@ -255,8 +255,6 @@ def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) 
 def _hand_over(thread: StoppedThread, python: Interpreter, ring: RingView, name: str) -> str:
     """Gets the loader to run in the stopped thread or soon after; returns the way."""
     functions = python.functions
-    if not _as_int(thread.call(functions["Py_IsInitialized"], timeout_s=_CALL_TIMEOUT_S)):
-        raise SpectraceError("Python is just starting or ending in the server: try again.")
     text = thread.call(
         functions["mmap"],
         0,
@@ -286,6 +284,8 @@ def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
     """Whether the thread sleeps where nothing is half done, and without the GIL."""
     if thread.asleep_in not in _SAFE_SLEEPS:
         return False
+    if not _as_int(thread.call(functions["Py_IsInitialized"], timeout_s=_CALL_TIMEOUT_S)):
+        raise SpectraceError("Python is just starting or ending in the server: try again.")
     # Native code that sleeps with the GIL held may be in the midst of anything.
     return not _as_int(thread.call(functions["PyGILState_Check"], timeout_s=_CALL_TIMEOUT_S))
 

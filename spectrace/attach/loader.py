@@ -8,7 +8,9 @@ from spectrace.probe.layout import Word
 # A text that runs late, because the server was blocked, must not touch a ring that was made
 # since: it goes on only when the ring names its own address, and else frees itself. What a
 # signal handler of the server raises while this runs (KeyboardInterrupt, SystemExit) is the
-# server's: PyRun_SimpleString would swallow it, so it is raised again a moment later.
+# server's: PyRun_SimpleString would swallow it. So it is raised again by a pending call of its
+# own, which comes right after this one, at the same place in the server's code: PyObject_IsTrue
+# is a function of one pointer that can run Python, and hands an exception on as it is.
 _LOADER = """\
 try:
  try:
@@ -29,9 +31,12 @@ try:
   exec(p[0][1],{{'ring':m,'modules':p,'entered_ns':t}})
 except Exception:pass
 except BaseException as e:
- import ctypes as c,threading
- i=c.c_ulong(threading.get_ident())
- c.pythonapi.PyThreadState_SetAsyncExc(i,c.py_object(type(e)))
+ import ctypes as c
+ def r(s,e=e):raise e
+ o=c.py_object(type('',(),{{'__bool__':r}})())
+ a=c.pythonapi
+ a.Py_IncRef(o)
+ a.Py_AddPendingCall(a.PyObject_IsTrue,o)
 """
 
 TEXT_BYTES = 4096  # one page holds it, whatever the path

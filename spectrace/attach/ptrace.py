@@ -39,8 +39,9 @@ _DIRECTION_FLAG = 0x400
 _RED_ZONE = 1024  # 128 bytes by the ABI; the rest is distance
 
 _STOP_TIMEOUT_S = 1.0
-_SPIN_S = 0.005
-_NAP_S = 0.0002
+_SPIN_S = 60e-6
+_SHORT_NAP_S = 20e-6
+_LONG_NAP_S = 1e-3
 
 # Codes inside the kernel for "asleep in a system call that goes on or ends with EINTR".
 _RESTART_BLOCK = -516
@@ -92,6 +93,8 @@ _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c
 def _ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> None:
     if _libc.ptrace(request, pid, address, data) == -1:
         code = ctypes.get_errno()
+        if code == errno.ESRCH:  # of a thread that stands: killed
+            raise TargetGone(pid)
         raise OSError(code, os.strerror(code))
 
 
@@ -236,8 +239,6 @@ class StoppedThread:
             _ptrace(_SEIZE, self._pid)
         except PermissionError:
             raise _not_permitted(self._pid) from None
-        except ProcessLookupError:
-            raise TargetGone(self._pid) from None
         start_ns = time.monotonic_ns()
         _ptrace(_INTERRUPT, self._pid)
         while True:
@@ -278,8 +279,6 @@ class StoppedThread:
                 self._restore(self._saved)
             self._detach()
         except TargetGone:
-            return
-        except ProcessLookupError:  # killed while it stood
             return
 
     def _restore(self, saved: _Registers) -> None:
@@ -403,11 +402,10 @@ class StoppedThread:
                     f"The main thread of process {self._pid} did not answer within {timeout_s} s: "
                     "it hangs in the kernel, or waits for a lock of the interpreter; try again."
                 )
-            # A nap costs more than most calls take.
+            # Most calls end within the spin. On a busy machine the target needs the processor
+            # that we would spin on: asleep in between, we halve the time for which it stands.
             if waited > _SPIN_S:
-                time.sleep(_NAP_S)
-            else:
-                os.sched_yield()
+                time.sleep(min(max(waited / 10, _SHORT_NAP_S), _LONG_NAP_S))
 
     def _poll(self) -> tuple[int, int] | None:
         try:

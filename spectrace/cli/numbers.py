@@ -74,6 +74,11 @@ def share(fraction: float | None) -> str:
     return _signed(fraction, text)
 
 
+def share_cell(fraction: float | None) -> str:
+    """A share for a column headed %."""
+    return share(fraction).removesuffix(" %")
+
+
 def rate(per_s: float | None) -> str:
     """A number per second: whole from 10 on, 1 decimal below."""
     if per_s is None:

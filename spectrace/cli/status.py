@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from spectrace.attach import discover, procfs, ring_file
 from spectrace.cli import numbers
@@ -118,7 +119,8 @@ def render(servers: list[ServerStatus]) -> Table:
     for server in servers:
         for place, rank in enumerate(server.ranks):
             name = "" if place else str(server.server_pid)
-            table.add_row(name, rank.name, str(rank.pid), _state(rank), numbers.count(rank.cycles))
+            cycles = numbers.count(rank.cycles)
+            table.add_row(name, rank.name, str(rank.pid), Text(_state(rank)), cycles)
     return table
 
 

@@ -68,10 +68,10 @@ def render(report: Report) -> RenderableType:
     facts, summary = report.session, report.summary
     parts: list[RenderableType] = [Text(headline(facts, summary)), Text("")]
     if not summary.cycles:
-        parts.append(Text(_nothing_seen(report)))
+        parts += [Text(_nothing_seen(report)), Text("")]
     times = summary.speculative or summary.decode
     if times is not None:
-        parts += [_times_table(summary, times), *_lag_note(times), Text("")]
+        parts += [_times_table(report, times), *_lag_note(times), Text("")]
     parts.append(_figures(report))
     parts += [Text(error) for error in facts.errors[-3:]]
     return Group(*parts)
@@ -100,11 +100,13 @@ def _nothing_seen(report: Report) -> str:
     return f"Attached to {attached} of {len(ranks)} ranks. The server is idle."
 
 
-def _times_table(summary: Summary, times: CycleTimes) -> Table:
+def _times_table(report: Report, times: CycleTimes) -> Table:
+    summary = report.summary
+    stretch = "" if report.final else f"last {summary.window_s:.0f} s"
+    heads = ("p50\nms", "p95\nms", "p99\nms", "share\n%")
     table = Table(
-        Column("host clock, ms", overflow="fold"),
-        *(Column(head, justify="right", no_wrap=True) for head in ("p50", "p95", "p99")),
-        Column("share", justify="right", no_wrap=True),
+        Column(f"host clock\n{stretch}", overflow="fold"),
+        *(Column(head, justify="right", no_wrap=True) for head in heads),
         box=None,
         padding=(0, 1, 0, 0),
         pad_edge=False,
@@ -112,7 +114,7 @@ def _times_table(summary: Summary, times: CycleTimes) -> Table:
     speculative = summary.speculative is not None
     table.add_row(*_time_cells("cycle" if speculative else "plain decode", times.time), "")
     for phase in times.phases:
-        table.add_row(*_time_cells(_label(phase), phase.time), numbers.share(phase.share))
+        table.add_row(*_time_cells(_label(phase), phase.time), numbers.share_cell(phase.share))
     if speculative and summary.decode is not None:
         table.add_row(*_time_cells("plain decode", summary.decode.time), "")
     return table
@@ -148,7 +150,7 @@ def _figures(report: Report) -> Table:
         pad_edge=False,
     )
     for name, value in figures(report):
-        table.add_row(name, value)
+        table.add_row(name, Text(value))  # as it is: a name may look like markup
     return table
 
 
@@ -159,12 +161,14 @@ def figures(report: Report) -> list[tuple[str, str]]:
         ("cycles/s", numbers.rate(summary.cycles_per_s)),
         ("tokens/s", numbers.rate(summary.tokens_per_s)),
         *_acceptance(summary),
-        ("batch size", f"{numbers.plain(summary.batch_size_median)} (median)"),
         ("lost", _lost(facts)),
-        ("tracing cost", tracing_cost(summary)),
     ]
+    if summary.batch_size_median is not None:
+        rows.insert(-1, ("batch size", f"{numbers.plain(summary.batch_size_median)} (median)"))
     if summary.overshoot_rows:
-        rows.insert(-2, ("overshoot", f"{numbers.count(summary.overshoot_rows)} rows left out"))
+        rows.insert(-1, ("overshoot", f"{numbers.count(summary.overshoot_rows)} rows left out"))
+    if summary.cycles:
+        rows.append(("tracing cost", tracing_cost(summary)))
     if facts.unhooked:
         rows.append(("not seen", ", ".join(facts.unhooked)))
     return rows
@@ -179,7 +183,7 @@ def _acceptance(summary: Summary) -> list[tuple[str, str]]:
     tokens = _seen(summary.draft_tokens_seen)
     return [
         ("accept length", f"{ours}  (correct drafts + verifies) / verifies"),
-        ("by the server", f"{servers}  output tokens / verifies, the prefill's token included"),
+        ("", f"{servers}  as SGLang counts: output tokens / verifies, with the prefill's token"),
         ("speculation", f"steps {steps}, top-k {topk}, draft tokens {tokens}"),
     ]
 

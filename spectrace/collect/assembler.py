@@ -259,8 +259,10 @@ class _Group:
         return self._open.setdefault(number, _Open())
 
     def _unbroken(self, number: int) -> bool:
+        """Whether every rank that has come as far as `number` has reported it, and one has."""
         reports = self._open[number].reports
-        return all(rank in reports for rank, last in self._last.items() if last >= number)
+        come = [rank for rank, last in self._last.items() if last >= number]
+        return bool(come) and all(rank in reports for rank in come)
 
     def _settle(self, number: int, now_ns: int) -> Cycle | None:
         cycle = self._open.get(number)
@@ -353,7 +355,7 @@ class _Group:
         for old in sorted(known for known in self._open if known <= number):
             if old in self._waiting:
                 cycles.append(self._give(old))
-            if self._open[old].reports and self._is_ahead(old):
+            if self._is_ahead(old):
                 self._settled_ahead += 1
             del self._open[old]
         self._floor = max(self._floor, number)

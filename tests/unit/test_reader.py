@@ -25,14 +25,18 @@ WORD = struct.Struct("<Q")
 
 
 class TinyWriter:
-    """Writes a ring by the letter of `layout`, and can do wrong on purpose."""
+    """Writes a ring by the letter of `layout`, and can do wrong on purpose.
 
-    def __init__(self, path: Path, slots: int) -> None:
+    With `make` it makes the ring, without it writes into one that is there.
+    """
+
+    def __init__(self, path: Path, slots: int, *, make: bool = True) -> None:
         self.path = path
         self.slots = slots
         self.sequence = 0
         self._offset = layout.slots_offset(0)
-        path.write_bytes(bytes(self._offset + slots * layout.SLOT_BYTES))
+        if make:
+            path.write_bytes(bytes(self._offset + slots * layout.SLOT_BYTES))
         with path.open("r+b") as file:
             self.map = mmap.mmap(file.fileno(), 0)
         self.set_word(Word.MAGIC, layout.MAGIC)
@@ -41,9 +45,11 @@ class TinyWriter:
         self.set_word(Word.SLOTS_OFFSET, self._offset)
 
     def set_word(self, place: int, value: int) -> None:
+        """Writes a header word."""
         WORD.pack_into(self.map, place * 8, value)
 
     def place(self, sequence: int) -> int:
+        """Where the slot of a record begins."""
         return self._offset + sequence % self.slots * layout.SLOT_BYTES
 
     def put(self, body: bytes, first_bytes: int = layout.SLOT_BYTES) -> None:
@@ -53,10 +59,12 @@ class TinyWriter:
         self.map[start : start + first_bytes] = slot[:first_bytes]
 
     def publish(self) -> None:
+        """Moves the head over the next slot."""
         self.sequence += 1
         self.set_word(Word.HEAD, self.sequence)
 
     def write(self, body: bytes) -> None:
+        """Writes a record as a good writer does."""
         self.put(body)
         self.publish()
 
@@ -65,6 +73,7 @@ class TinyWriter:
         self.map[self.place(sequence) + byte] ^= 1
 
     def close(self) -> None:
+        """Unmaps the ring."""
         self.map.close()
 
 
@@ -326,35 +335,31 @@ def test_seen_and_lost_add_up_whatever_happens(slots: int, steps: list[tuple[str
 def write_at_random(path: Path, slots: int, count: int, seed: int) -> None:
     """Writes `count` records with pauses, sometimes in two halves, sometimes damaged."""
     chance = random.Random(seed)  # noqa: S311 - timing, not secrets
-    writer = TinyWriter(path, slots)
-    writer.set_word(Word.STATE, 1)
+    writer = TinyWriter(path, slots, make=False)
     for number in range(1, count + 1):
         body = error_body(b"record %d" % number)
         writer.put(body, chance.randrange(layout.SLOT_BYTES))
         writer.write(body)
         if chance.random() < 0.01:
             writer.damage(number, chance.randrange(layout.SLOT_BYTES))
-    writer.set_word(Word.STATE, 2)
 
 
 def test_a_writer_in_another_process_is_never_misread(tmp_path: Path) -> None:
     """A reader that races a writer over a small ring sees right records, and counts the rest."""
-    path = tmp_path / "ring"
-    count = 20_000
-    TinyWriter(path, slots=16).close()
+    path, slots, count = tmp_path / "ring", 64, 20_000
+    TinyWriter(path, slots).close()
     view = RingView(path)
-    process = multiprocessing.get_context("spawn").Process(
-        target=write_at_random, args=(path.with_name("other"), 16, count, 5)
-    )
-    view.close()
-    process.start()
-    view = wait_for_ring(path.with_name("other"))
     reader = RingReader(view)
+    process = multiprocessing.get_context("spawn").Process(
+        target=write_at_random, args=(path, slots, count, 5)
+    )
+    process.start()
     seen = []
     while process.is_alive():
         seen += reader.poll()
     process.join()
     seen += reader.drain()
+    view.close()
     assert process.exitcode == 0
     assert all(
         isinstance(record, TextRecord) and record.text == b"record %d" % record.sequence
@@ -363,16 +368,4 @@ def test_a_writer_in_another_process_is_never_misread(tmp_path: Path) -> None:
     assert len({record.sequence for record in seen}) == len(seen)
     assert len(seen) + reader.lost == count
     assert seen
-    view.close()
-
-
-def wait_for_ring(path: Path) -> RingView:
-    """The ring, once the writer has filled in its header."""
-    while True:
-        try:
-            view = RingView(path)
-        except Exception:  # noqa: BLE001, S112, PERF203 - the file is being made at this moment
-            continue
-        if view.word(Word.STATE):
-            return view
-        view.close()
+    assert reader.lost
