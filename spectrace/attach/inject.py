@@ -211,7 +211,9 @@ def _refuse_if_controlled(rank: Rank, ring: RingView) -> None:
     controller = ring.word(Word.CONTROLLER_PID)
     fresh = time.monotonic_ns() - ring.word(Word.HEARTBEAT_NS) < _STALE_NS
     over = ring.word(Word.STATE) in _OVER
-    if fresh and not over and controller != os.getpid() and procfs.is_alive(controller):
+    # In another container the number means another process: there the heartbeat alone counts.
+    there = not procfs.shares_processes(rank.pid) or procfs.is_alive(controller)
+    if fresh and there and not over and controller != os.getpid():
         raise SpectraceError(
             f"Rank {rank.name} (process {rank.pid}) is already traced by spectrace, process "
             f"{controller}: use that one, or `spectrace detach {rank.pid}` first."

@@ -88,6 +88,15 @@ def owner(pid: int) -> tuple[int, int]:
     return int(fields["Uid"].split()[1]), int(fields["Gid"].split()[1])
 
 
+def inner_pid(pid: int) -> int:
+    """The process id by which the process knows itself, in the innermost PID namespace.
+
+    Raises:
+        SpectraceError: There is no such process.
+    """
+    return int(status(pid).get("NSpid", str(pid)).split()[-1])
+
+
 def user_name(uid: int) -> str:
     """The name of a user, or its number where it has none on this machine."""
     try:
@@ -125,6 +134,20 @@ def shares_files(pid: int) -> bool:
         process = Path(f"/proc/{pid}")
         same_namespace = (process / "ns/mnt").samefile("/proc/self/ns/mnt")
         return same_namespace and (process / "root").samefile("/")
+    except FileNotFoundError:
+        raise no_such_process(pid) from None
+    except PermissionError:
+        raise may_not_look_into(pid) from None
+
+
+def shares_processes(pid: int) -> bool:
+    """Whether the process sees the same process ids as we do.
+
+    Raises:
+        SpectraceError: There is no such process, or we may not look into it.
+    """
+    try:
+        return Path(f"/proc/{pid}/ns/pid").samefile("/proc/self/ns/pid")
     except FileNotFoundError:
         raise no_such_process(pid) from None
     except PermissionError:

@@ -21,10 +21,13 @@ _WORD = struct.Struct("<Q")
 def name_in_target(pid: int) -> str:
     """The ring file as the traced process itself names it.
 
+    The name carries the process's own id of itself: whoever attaches from whichever container
+    comes to the same name, so that nobody puts a second probe in beside the first.
+
     Raises:
         SpectraceError: There is no such process.
     """
-    return f"{SHARED_MEMORY}/spectrace-{pid}-{procfs.start_ticks(pid)}.ring"
+    return f"{SHARED_MEMORY}/spectrace-{procfs.inner_pid(pid)}-{procfs.start_ticks(pid)}.ring"
 
 
 def ring_path(pid: int) -> Path:
@@ -85,21 +88,23 @@ def create(rank: Rank, payload: bytes, slots: int, words: dict[int, int] | None 
 
 
 def find_rings() -> list[Path]:
-    """All ring files that can be seen from here, those of containers included."""
+    """All ring files that can be seen from here, those of containers included.
+
+    Whose they are stands in their header (TARGET_PID), not in their name.
+    """
     found: dict[tuple[int, int], Path] = {}
     for folder in _shared_memories():
-        for path in _rings_in(folder):
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode):
-                found.setdefault((status.st_dev, status.st_ino), path)
+        for path, status in _rings_in(folder):
+            found.setdefault((status.st_dev, status.st_ino), path)
     return list(found.values())
 
 
-def _rings_in(folder: Path) -> list[Path]:
+def _rings_in(folder: Path) -> list[tuple[Path, os.stat_result]]:
     try:
-        return sorted(folder.glob(_PATTERN))
+        rings = [(path, path.lstat()) for path in sorted(folder.glob(_PATTERN))]
     except OSError:  # of a process that ended, or that we may not look into
         return []
+    return [(path, status) for path, status in rings if stat.S_ISREG(status.st_mode)]
 
 
 def remove(path: Path) -> None:

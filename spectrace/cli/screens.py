@@ -85,7 +85,7 @@ class LineScreen:
         """Says how the session ended and prints its table."""
         if report.end is not None:
             self.say(_ENDS[report.end])
-        if report.end is not End.SERVER_DIED:
+        if report.end not in (End.SERVER_DIED, End.TAKEN_OUT):
             for line in removal_lines(report.removals):
                 self.say(line)
         self.say("")

@@ -66,7 +66,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def render(report: Report) -> RenderableType:
     """The whole picture: the server in a line, times of the phases, then the figures."""
     facts, summary = report.session, report.summary
-    parts: list[RenderableType] = [Text(headline(facts, summary)), Text("")]
+    parts: list[RenderableType] = [Text(headline(report)), Text("")]
     if not summary.cycles:
         parts += [Text(_nothing_seen(report)), Text("")]
     times = summary.speculative or summary.decode
@@ -77,10 +77,15 @@ def render(report: Report) -> RenderableType:
     return Group(*parts)
 
 
-def headline(facts: SessionFacts, summary: Summary) -> str:
+def headline(report: Report) -> str:
     """The server in one line: engine, algorithm, scheduler, ranks, timing mode."""
-    tracing = sum(rank.state == "tracing" for rank in facts.ranks)
-    algorithm = facts.algorithm + (f" ({facts.worker})" if facts.worker else "")
+    facts, summary = report.session, report.summary
+    traced = ("tracing", "detached") if report.final else ("tracing",)
+    tracing = sum(rank.state in traced for rank in facts.ranks)
+    speculates = facts.algorithm.upper() != "NONE"
+    algorithm = facts.algorithm if speculates else "no speculation"
+    if facts.worker:
+        algorithm += f" ({facts.worker})"
     scheduler = {None: "", True: "overlap scheduler", False: "plain scheduler"}[facts.overlap]
     parts = [
         facts.engine,

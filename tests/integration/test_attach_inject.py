@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -359,6 +360,39 @@ def test_root_attaches_to_a_process_of_another_user() -> None:
         assert status.st_uid == NOBODY
         assert status.st_mode & 0o777 == 0o600
         ring_file.remove(attached.path)
+
+
+IN_A_CONTAINER = """
+mount -t tmpfs tmpfs /dev/shm && mount -t proc proc /proc && exec "$@"
+"""
+
+
+@needs_root
+def test_server_in_a_container_takes_it_in(tmp_path: Path) -> None:
+    """With other files and process ids the ring lies in the server's own shared memory."""
+    unshare = shutil.which("unshare")
+    names = [unshare, "--mount", "--pid", "--fork", "--kill-child"]
+    shell = ["/bin/sh", "-c", IN_A_CONTAINER, "sh"]
+    if not unshare or subprocess.run([*names, "/bin/true"], check=False).returncode:
+        pytest.skip("namespaces cannot be made here")
+    finish = tmp_path / "finish"
+    with subprocess.Popen(
+        [*names, *shell, sys.executable, "-c", BUSY, str(finish), "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        rank = Rank(name="TP0", pid=int(children.split()[0]))
+        attached = inject.put_in(rank, slots=SLOTS, sources=sources())
+        assert attached.path.parent == Path(f"/proc/{rank.pid}/root/dev/shm")
+        assert attached.path.name.startswith("spectrace-1-")
+        assert attached.path in ring_file.find_rings()
+        assert inject.take_out(attached).removed
+        assert not attached.path.exists()
+        assert ended_well(process, finish) == {"new": [], "error": None}
 
 
 def test_second_reader_is_sent_to_the_first(tmp_path: Path) -> None:

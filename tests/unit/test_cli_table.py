@@ -28,7 +28,7 @@ def phase(name: PhaseName, p50_ms: float, share: float, lag: int = 0) -> PhaseSu
 
 PHASES = (
     phase(PhaseName.DRAFT, 2.18, 0.069),
-    phase(PhaseName.VERIFY, 28.45, 0.896),
+    phase(PhaseName.VERIFY, 28.44, 0.896),
     phase(PhaseName.VERIFY_FORWARD, 27.0, 0.85),
     phase(PhaseName.DRAFT_EXTEND, 0.5, 0.016),
     phase(PhaseName.WAIT, 0.004, 0.0001, lag=1),
@@ -112,13 +112,26 @@ def test_the_headline_names_the_server() -> None:
 def test_a_rank_that_is_not_traced_is_not_counted() -> None:
     """One of two is said."""
     facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0"), rank("TP1", "failed")))
-    assert "ranks 1/2" in table.headline(facts, summary_of())
+    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts))
+
+
+def test_at_the_end_the_ranks_are_counted_that_were_traced() -> None:
+    """A rank that was given back was traced, one whose probe failed was not to the end."""
+    ranks = (rank("TP0", "detached"), rank("TP1", "failed"))
+    facts = msgspec.structs.replace(FACTS, ranks=ranks)
+    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts, final=True))
+
+
+def test_a_server_without_speculation_is_named_so() -> None:
+    """SGLang calls it NONE."""
+    facts = msgspec.structs.replace(FACTS, algorithm="NONE", worker="TpModelWorker")
+    assert "no speculation (TpModelWorker)" in table.headline(report_of(summary_of(), facts))
 
 
 def test_sync_timing_is_named_as_slowing() -> None:
     """Whoever reads its figures reads that."""
     summary = msgspec.structs.replace(summary_of(), modes=(TimingMode.SYNC,))
-    assert "sync timing, which slows the server" in table.headline(FACTS, summary)
+    assert "sync timing, which slows the server" in table.headline(report_of(summary))
 
 
 def test_each_phase_has_its_line() -> None:
@@ -222,8 +235,10 @@ def test_the_stall_of_each_rank_has_its_parts() -> None:
     waiting = msgspec.structs.replace(stall, rank="TP1", installed=False)
     assert table.stall_lines((stall, waiting)) == [
         "TP0 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs.",
-        "TP1 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs so far; "
-        "the worker is hooked at its next cycle.",
+        (
+            "TP1 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs so far; "
+            "the worker is hooked at its next cycle."
+        ),
     ]
 
 
@@ -236,8 +251,10 @@ def test_what_was_taken_out_is_said_in_sentences() -> None:
     )
     assert removal_lines(removals) == [
         "The probe is out of TP0 and TP1: the server goes on without it.",
-        "TP1: other code wrapped A.f and B.g after us. Our wrapper stays below it and only "
-        "passes calls through.",
+        (
+            "TP1: other code wrapped A.f and B.g after us. Our wrapper stays below it and only "
+            "passes calls through."
+        ),
         "TP2 keeps the probe: It is paused.",
     ]
 
