@@ -21,6 +21,7 @@ from spectrace.model import Rank, Run
 _SCHEDULER = re.compile(r"sglang::scheduler(?:_(.*))?")
 _RANK_PART = re.compile(r"[A-Z]+(?:_[A-Z]+)*\d+")
 _STARTING = re.compile(r"sglang::|sglang\.(?:launch_server|srt)\b|\bsglang serve\b")
+_OF_A_SERVER = re.compile(r"python|sglang")
 _BETWEEN = "sglang::data_parallel_controller"
 _ANCHOR_TRIES = 16
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -149,8 +150,16 @@ def _roots(table: _Table) -> dict[int, int]:
         if above is not None and above.title == _BETWEEN:
             above = table.get(above.parent)
         if above is not None:
-            roots[process.pid] = above.pid
+            roots[process.pid] = process.pid if _only_adopts(above) else above.pid
     return roots
+
+
+def _only_adopts(process: _Process) -> bool:
+    """Whether it is the init process, to which a scheduler falls when its server is killed.
+
+    In a container the server itself may be process 1.
+    """
+    return process.pid == 1 and not _OF_A_SERVER.search(" ".join(process.command))
 
 
 def _root_of(pid: int, table: _Table, roots: set[int]) -> int | None:

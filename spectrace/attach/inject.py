@@ -18,6 +18,7 @@ from spectrace.probe.layout import Command, State, Word
 
 _STALE_NS = 3_000_000_000  # a controller gives a sign of life every second
 _POLL_S = 0.001
+_UNMAP_TIMEOUT_S = 1.0
 _CALL_TIMEOUT_S = 0.2  # the calls made under it take microseconds
 
 _RUNNING = {State.LOADED, State.ARMED, State.TRACING}
@@ -395,6 +396,7 @@ def _ask_to_leave(pid: int, ring: RingView, timeout_s: float) -> TakenOut:
     while True:
         state = ring.word(Word.STATE)
         if state in _OVER:
+            _wait_until_unmapped(pid, ring.path.name)
             why = "The probe is out." if state == State.DETACHED else "The probe had failed."
             return TakenOut(removed=True, foreign=(), reason=why)
         if not procfs.is_alive(pid, ticks):
@@ -407,6 +409,13 @@ def _ask_to_leave(pid: int, ring: RingView, timeout_s: float) -> TakenOut:
                 "(paused, or blocked): the probe has been told to leave and will at the next "
                 f"one; run `spectrace detach {pid}` later to remove its file.",
             )
+        time.sleep(_POLL_S)
+
+
+def _wait_until_unmapped(pid: int, name: str) -> None:
+    """The last that the probe does, just after it has said that it is out."""
+    deadline = time.monotonic() + _UNMAP_TIMEOUT_S
+    while procfs.has_mapped(pid, name) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 

@@ -58,6 +58,14 @@ def is_alive(pid: int, ticks: int | None = None) -> bool:
     return fields[0] not in "ZX" and (ticks is None or int(fields[19]) == ticks)
 
 
+def has_mapped(pid: int, file_name: str) -> bool:
+    """Whether a process has a file of that name in its memory; False once it has ended."""
+    try:
+        return f"/{file_name}".encode() in _read(pid, "maps")
+    except (SpectraceError, OSError):
+        return False
+
+
 def command(pid: int) -> tuple[str, ...]:
     """The command line; a process that set a title has that as its first word.
 

@@ -298,9 +298,9 @@ class Tracer:
         self._info["foreign"] = foreign
         self._ring.words[Word.FOREIGN] = len(foreign)
         self._tell()
+        self._forget()
         self._ring.words[Word.STATE] = state
         self._ring.close()
-        self._forget()
 
 
 def _output_length(request: Any) -> int:

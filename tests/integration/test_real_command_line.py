@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,41 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sglang_cpu.load import LoadLoop, generate
-from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.attach import ring_file
+from tests.helpers.command import TIMEOUT_S, first_line_with, run, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.integration.conftest import Served
-
-SPECTRACE = str(Path(sys.executable).with_name("spectrace"))
-TIMEOUT_S = 60.0
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end."""
-    return subprocess.run(
-        [SPECTRACE, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """Starts a command whose output is read meanwhile."""
-    return subprocess.Popen(
-        [SPECTRACE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def first_line_with(process: subprocess.Popen[str], text: str) -> str:
-    """Reads until a line has `text`, which tells that the command has come so far."""
-    assert process.stdout is not None
-    deadline = time.monotonic() + TIMEOUT_S
-    for line in process.stdout:
-        if text in line:
-            return line
-        assert time.monotonic() < deadline
-    raise AssertionError(f"the command ended without {text!r}")
 
 
 def no_ring_left(pids: list[int]) -> bool:
@@ -154,22 +123,3 @@ def test_killing_the_tracer_leaves_the_server_and_the_next_one_takes_over(loaded
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["summary"]["cycles"] > 0
     assert no_ring_left(loaded.server.scheduler_pids())
-
-
-@pytest.mark.parametrize("victim", ["server", "rank"])
-def test_a_server_that_dies_ends_the_session_with_what_was_collected(victim: str) -> None:
-    """The command says that the server ended, sums up, and gives exit status 3."""
-    with CpuServer(ServerOptions()) as server:
-        process = start("attach", str(server.pid), "--json")
-        first_line_with(process, '"final"')
-        generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="last")
-        time.sleep(1.5)
-        (rank,) = server.scheduler_pids()
-        path = ring_file.ring_path(rank)
-        os.kill(rank if victim == "rank" else server.pid, signal.SIGKILL)
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 3, errors
-    last = json.loads(output.splitlines()[-1])
-    assert last["final"]
-    assert last["summary"]["cycles"] > 0
-    assert not path.exists()

@@ -58,6 +58,27 @@ def test_root_is_above_the_scheduler_and_its_controller() -> None:
     assert discover._roots(TREE) == ROOTS
 
 
+def test_scheduler_whose_server_was_killed_is_its_own_root() -> None:
+    """What the init process adopts does not make every process part of a server."""
+    table = {
+        1: discover._Process(1, 0, ("/sbin/init",)),
+        5: discover._Process(5, 1, ("sglang::scheduler",)),
+        6: discover._Process(6, 1, ("/bin/sleep", "60")),
+    }
+    roots = discover._roots(table)
+    assert roots == {5: 5}
+    assert discover._root_of(6, table, set(roots.values())) is None
+
+
+def test_server_may_be_the_first_process_of_a_container() -> None:
+    """As process 1 it is the root of its schedulers."""
+    table = {
+        1: discover._Process(1, 0, ("python3", "-m", "sglang.launch_server")),
+        5: discover._Process(5, 1, ("sglang::scheduler",)),
+    }
+    assert discover._roots(table) == {5: 1}
+
+
 @pytest.mark.parametrize(
     ("pid", "root"),
     [(11, 11), (13, 11), (14, 11), (10, 11), (20, 20), (21, 20), (23, 20), (30, None)],
