@@ -41,9 +41,10 @@ def is_current() -> bool:
         return False
     probe = "from importlib.metadata import version; version('torch'), version('sglang')"
     try:
-        return subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False).returncode == 0
+        done = subprocess.run([PYTHON, "-c", probe], capture_output=True, check=False)
     except OSError:
         return False
+    return done.returncode == 0
 
 
 def pinned(package: str) -> str:
@@ -95,6 +96,7 @@ def install(python: str) -> None:
     """
     pip = [str(PYTHON), "-m", "pip", "install", "-q", "--no-input", "--disable-pip-version-check"]
     retry = "Check the network and the free disk space (4 GB), then run this script again."
+    contents = fingerprint()
     STAMP.unlink(missing_ok=True)
     run_step(
         f"making {ENVIRONMENT.name}",
@@ -103,7 +105,7 @@ def install(python: str) -> None:
     )
     run_step("installing torch", [*pip, pinned("torch")], retry)
     run_step("installing SGLang", [*pip, "--no-deps", "-r", str(REQUIREMENTS)], retry)
-    STAMP.write_text(fingerprint())
+    STAMP.write_text(contents)
 
 
 def check_version(python: str) -> None:
@@ -120,7 +122,9 @@ def check_version(python: str) -> None:
     try:
         status = subprocess.run([python, "-c", probe], check=False).returncode
     except OSError as error:
-        raise InstallError(f"{python} does not run: {error}. Choose another by --python.") from error
+        raise InstallError(
+            f"No Python runs at {python}: {error}. Choose one by --python."
+        ) from error
     if status != 0:
         raise InstallError(f"{python} is older than {wanted}. Choose a newer one by --python.")
 

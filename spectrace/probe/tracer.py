@@ -218,7 +218,7 @@ class Tracer:
                 recorder.mark_wait(batch.forward_iter)
             began_ns = now()
             before = [
-                (request, len(request.output_ids), request.is_retracted or request.finished())
+                (request, _output_length(request), request.is_retracted or request.finished())
                 for request in batch.reqs
             ]
             recorder.charge(now() - began_ns)
@@ -239,7 +239,7 @@ class Tracer:
             recorder.results(
                 batch.forward_iter,
                 [
-                    (request.rid, drafts, max(0, len(request.output_ids) - length), ended)
+                    (request.rid, drafts, max(0, _output_length(request) - length), ended)
                     for (request, length, ended), drafts in zip(before, correct)  # noqa: B905 - same length, and strict= costs
                 ],
                 engine.HEALTH_CHECK_PREFIX,
@@ -298,9 +298,15 @@ class Tracer:
         self._info["foreign"] = foreign
         self._ring.words[Word.FOREIGN] = len(foreign)
         self._tell()
+        self._forget()
         self._ring.words[Word.STATE] = state
         self._ring.close()
-        self._forget()
+
+
+def _output_length(request: Any) -> int:
+    """Tokens of a request's output, without what came behind its end."""
+    length = request.finished_len
+    return len(request.output_ids) if length is None else length
 
 
 def _follow(start: Any, path: str) -> Any:

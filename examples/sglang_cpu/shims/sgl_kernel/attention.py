@@ -85,7 +85,7 @@ def extend_attention_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature
         extend_lens: Number of new tokens of each request, shape (n,).
         extend_starts: Where each request's new tokens begin in `query`, shape (n,).
         scale: Factor of the scores.
-        cap: Must be 0, see `_refuse_unsupported`; likewise `cross`, `window`, `sinks`, `causal`.
+        cap: Must be 0.
         cross: Must be False.
         window: Must be 0.
         sinks: Must be None.
@@ -144,7 +144,7 @@ def decode_attention_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature
         pool_ids: Row of each request in the table, shape (n,).
         seq_lens: Number of tokens of each request with the new one, shape (n,).
         scale: Factor of the scores.
-        cap: Must be 0, see `_refuse_unsupported`; likewise `cross`, `window` and `sinks`.
+        cap: Must be 0.
         cross: Must be False.
         window: Must be 0.
         sinks: Must be None.

@@ -61,7 +61,7 @@ def assign_extend_cache_locs_cpu(
         taken += count
 
 
-def assign_draft_cache_locs_contiguous_cpu(  # noqa: PLR0913  SGLang's signature
+def assign_draft_cache_locs_contiguous_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature
     pool_ids: torch.Tensor,
     table: torch.Tensor,
     seq_lens: torch.Tensor,
@@ -85,7 +85,7 @@ def assign_draft_cache_locs_contiguous_cpu(  # noqa: PLR0913  SGLang's signature
     assign_extend_cache_locs_cpu(pool_ids, table, seq_lens, end, slots, pool_len)
 
 
-def build_draft_decode_metadata_cpu(  # noqa: PLR0913  SGLang's signature
+def build_draft_decode_metadata_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature
     table: torch.Tensor,
     pool_ids: torch.Tensor,
     seq_lens: torch.Tensor,

@@ -50,7 +50,7 @@ def _depths_and_sight(parents: list[int | None]) -> tuple[torch.Tensor, torch.Te
     return depths, sees
 
 
-def build_tree_kernel_efficient_cpu(  # noqa: PLR0913  SGLang's signature
+def build_tree_kernel_efficient_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature
     parent_list: torch.Tensor,
     selected: torch.Tensor,
     seq_lens: torch.Tensor,
@@ -117,7 +117,7 @@ def _accepted_path(
     return path
 
 
-def verify_tree_greedy_cpu(  # noqa: PLR0913  SGLang's signature, names included
+def verify_tree_greedy_cpu(  # noqa: PLR0913, PLR0917  SGLang's signature, names included
     predicts: torch.Tensor,
     accept_index: torch.Tensor,
     accept_token_num: torch.Tensor,

@@ -1,0 +1,302 @@
+"""Finds SGLang servers and their ranks among the processes of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+from spectrace.attach import elf, procfs
+from spectrace.errors import SpectraceError
+from spectrace.model import Rank, Run
+
+_SCHEDULER = re.compile(r"sglang::scheduler(?:_(.*))?")
+_RANK_PART = re.compile(r"[A-Z]+(?:_[A-Z]+)*\d+")
+_STARTING = re.compile(r"sglang::|sglang\.(?:launch_server|srt)\b|\bsglang serve\b")
+_OF_A_SERVER = re.compile(r"python|sglang")
+_BETWEEN = "sglang::data_parallel_controller"
+_ANCHOR_TRIES = 16
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    command: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return self.command[0].rstrip() if self.command else ""
+
+
+_Table = dict[int, _Process]
+
+
+def find_by_pid(pid: int) -> Run:
+    """Finds the server that a process belongs to.
+
+    Args:
+        pid: Any process of the server: the one that started it, a scheduler, the
+            detokenizer, or the program that holds `sglang.Engine`.
+
+    Returns:
+        The server with all its ranks.
+
+    Raises:
+        SpectraceError: No such process, not a Python process, no SGLang in it or not yet,
+            or one of another user.
+    """
+    table = _processes()
+    if pid not in table:
+        raise procfs.no_such_process(pid)
+    roots = _roots(table)
+    root = _root_of(pid, table, set(roots.values()))
+    if root is None:
+        raise _why_not(pid, table, roots)
+    run = _run(root, table, roots)
+    for rank in run.ranks:
+        procfs.require_rights(rank.pid)
+    return run
+
+
+def find_by_url(url: str) -> Run:
+    """Finds the server that listens at an address of this machine.
+
+    Args:
+        url: Such as `http://127.0.0.1:30000`; `localhost:30000` will do.
+
+    Returns:
+        The server with all its ranks.
+
+    Raises:
+        SpectraceError: The address cannot be understood, is not of this machine, nobody
+            listens there that we may see, or what listens is no SGLang server.
+    """
+    host, port = _host_and_port(url)
+    addresses = _local_addresses(host, url)
+    listeners = [
+        connection
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+        and connection.laddr
+        and connection.laddr.port == port
+        and _serves(connection.laddr.ip, addresses)
+    ]
+    if not listeners:
+        raise SpectraceError(
+            f"Nobody listens at {url} on this machine: is the server up? If it runs in a "
+            "container give the process id instead."
+        )
+    pids = sorted({connection.pid for connection in listeners if connection.pid})
+    if not pids:
+        raise SpectraceError(
+            f"Somebody listens at {url}, but the kernel does not say who: run spectrace as the "
+            "server's user or with sudo, or give the process id."
+        )
+    return find_by_pid(pids[0])
+
+
+def list_runs() -> list[Run]:
+    """All SGLang servers that can be seen from here, the oldest process id first."""
+    table = _processes()
+    roots = _roots(table)
+    runs = (_run_if_there(root, table, roots) for root in sorted(set(roots.values())))
+    return [run for run in runs if run is not None]
+
+
+def rank_name(title: str) -> str | None:
+    """The rank's name by its process title, None if it is no scheduler.
+
+    SGLang leaves out of the title what there is only one of, so that a server with a single
+    scheduler has a bare title.
+    """
+    found = _SCHEDULER.fullmatch(title)
+    if found is None:
+        return None
+    return " ".join(_RANK_PART.findall(found[1] or "")) or "TP0"
+
+
+# The tree of processes.
+
+
+def _processes() -> _Table:
+    processes = (_process(pid) for pid in psutil.pids())
+    return {process.pid: process for process in processes if process is not None}
+
+
+def _process(pid: int) -> _Process | None:
+    try:
+        return _Process(pid, procfs.parent(pid), procfs.command(pid))
+    except (SpectraceError, OSError):  # ended while we looked, or hidden from us
+        return None
+
+
+def _roots(table: _Table) -> dict[int, int]:
+    """The root process of each scheduler."""
+    roots = {}
+    for process in table.values():
+        if rank_name(process.title) is None:
+            continue
+        above = table.get(process.parent)
+        if above is not None and above.title == _BETWEEN:
+            above = table.get(above.parent)
+        if above is not None:
+            roots[process.pid] = process.pid if _only_adopts(above) else above.pid
+    return roots
+
+
+def _only_adopts(process: _Process) -> bool:
+    """Whether it is the init process, to which a scheduler falls when its server is killed.
+
+    In a container the server itself may be process 1.
+    """
+    return process.pid == 1 and not _OF_A_SERVER.search(" ".join(process.command))
+
+
+def _root_of(pid: int, table: _Table, roots: set[int]) -> int | None:
+    """The root that the process is, stands below, or stands alone above."""
+    below = next((ancestor for ancestor in _line(pid, table) if ancestor in roots), None)
+    if below is not None:
+        return below
+    # A wrapper such as `uv run` or a shell: unless it holds several servers.
+    above = [root for root in roots if pid in _line(root, table)]
+    if len(above) > 1:
+        raise SpectraceError(
+            f"Below process {pid} there are {len(above)} SGLang servers: give the process id of "
+            f"one of them ({', '.join(map(str, sorted(above)))})."
+        )
+    return above[0] if above else None
+
+
+def _line(pid: int, table: _Table) -> list[int]:
+    """The process and its ancestors, the nearest first."""
+    line: list[int] = []
+    while pid in table and pid not in line:
+        line.append(pid)
+        pid = table[pid].parent
+    return line
+
+
+def _why_not(pid: int, table: _Table, roots: dict[int, int]) -> SpectraceError:
+    tree = [process for process in table.values() if pid in _line(process.pid, table)]
+    if any(_STARTING.search(" ".join(process.command)) for process in tree):
+        return SpectraceError(
+            f"SGLang in process {pid} is still starting: it has no scheduler yet. "
+            "Attach when it answers requests."
+        )
+    procfs.require_rights(pid)
+    if not elf.is_python(pid):
+        what = (
+            f"Process {pid} ({table[pid].title or 'without a command line'}) is no Python process"
+        )
+    else:
+        what = f"Process {pid} is Python, but has no SGLang scheduler below it (yet)"
+    others = ", ".join(str(root) for root in sorted(set(roots.values())))
+    what_now = f"the SGLang servers here are {others}" if others else "no SGLang server runs here"
+    return SpectraceError(f"{what}: {what_now}.")
+
+
+# The run.
+
+
+def _run_if_there(root: int, table: _Table, roots: dict[int, int]) -> Run | None:
+    try:
+        return _run(root, table, roots)
+    except SpectraceError:  # ended while we looked
+        return None
+
+
+def _run(root: int, table: _Table, roots: dict[int, int]) -> Run:
+    ranks = [
+        Rank(name=rank_name(table[pid].title) or "", pid=pid)
+        for pid, its_root in roots.items()
+        if its_root == root
+    ]
+    unix_ns, monotonic_ns = _anchor()
+    return Run(
+        run_id=_run_id(root),
+        host=socket.gethostname(),
+        server_pid=root,
+        command=table[root].command,
+        ranks=tuple(sorted(ranks, key=lambda rank: _natural(rank.name))),
+        anchor_unix_ns=unix_ns,
+        anchor_monotonic_ns=monotonic_ns,
+    )
+
+
+def _run_id(root: int) -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    identity = f"{boot} {root} {procfs.start_ticks(root)}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Sorts TP2 before TP10."""
+    return [(word, int(number)) for word, number in re.findall(r"(\D+)(\d+)", name)]
+
+
+def _anchor() -> tuple[int, int]:
+    """UNIX time and CLOCK_MONOTONIC of one moment, in ns: the closest of several readings."""
+    readings = []
+    for _ in range(_ANCHOR_TRIES):
+        before = time.monotonic_ns()
+        unix_ns = time.time_ns()
+        after = time.monotonic_ns()
+        readings.append((after - before, unix_ns, (before + after) // 2))
+    return min(readings)[1:]
+
+
+# Addresses.
+
+
+def _host_and_port(url: str) -> tuple[str, int]:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        port = None
+    if not parts.hostname or port is None:
+        raise SpectraceError(
+            f"{url!r} is no address of a server: write it like http://127.0.0.1:30000."
+        )
+    return parts.hostname, port
+
+
+def _local_addresses(host: str, url: str) -> set[str]:
+    """The addresses behind a host name, all of this machine."""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        raise SpectraceError(
+            f"The host of {url} is not known: write it like http://127.0.0.1:30000."
+        ) from None
+    local = {
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+    }
+    for address in found:
+        known = ipaddress.ip_address(address.partition("%")[0])
+        if not (known.is_loopback or known.is_unspecified or str(known) in local):
+            raise SpectraceError(
+                f"{url} is not on this machine ({os.uname().nodename}): attach works only where "
+                "the server runs; start spectrace there."
+            )
+    return found
+
+
+def _serves(listening: str, addresses: set[str]) -> bool:
+    """Whether a socket that listens at `listening` answers at one of the addresses."""
+    bare = listening.removeprefix("::ffff:")
+    if ipaddress.ip_address(bare).is_unspecified:
+        return True
+    return bare in addresses or any(ipaddress.ip_address(a).is_unspecified for a in addresses)

@@ -1,0 +1,114 @@
+"""Makes the probe's code as it goes into the ring: compiled by the server's own interpreter."""
+
+from __future__ import annotations
+
+import json
+import marshal
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from spectrace.attach import procfs
+from spectrace.attach.elf import Interpreter
+
+# In the order in which the server loads them; the first one is run by the loader.
+PROBE_MODULES = ("bootstrap", "layout", "ring", "recorder", "hooks", "engines.sglang", "tracer")
+
+_PROBE = Path(__file__).parent.parent / "probe"
+_TIMEOUT_S = 10.0
+_MARSHAL_VERSION = 2  # plain values only: every Python reads it
+
+_COMPILE = """\
+import sys, json, marshal
+parts = [
+    (name, compile(source, f"<spectrace probe {name}>", "exec", dont_inherit=True, optimize=2))
+    for name, source in json.load(sys.stdin)
+]
+sys.stdout.buffer.write(sys.hexversion.to_bytes(4, "little") + marshal.dumps(parts))
+"""
+
+Sources = tuple[tuple[str, str], ...]
+
+
+def probe_sources() -> Sources:
+    """Names and texts of the probe's modules, in the order of loading."""
+    return tuple((name, module_path(name).read_text("utf-8")) for name in PROBE_MODULES)
+
+
+def module_path(name: str) -> Path:
+    """The file of a module of the probe, by its dotted name below `spectrace.probe`."""
+    return _PROBE.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) -> bytes:
+    """Makes the code area of the ring for one process.
+
+    Code compiled by another Python can crash the server, so anything but the server's own
+    executable is out of the question; where that cannot be run from here (another container,
+    a file replaced since) the server gets the sources and compiles them itself.
+
+    Args:
+        pid: The process that the code is for.
+        interpreter: Its Python.
+        sources: What to compile; the probe by default.
+
+    Returns:
+        `marshal.dumps` of a list of (name, code object or source).
+    """
+    sources = probe_sources() if sources is None else sources
+    executable = _own_executable(pid)
+    if executable and interpreter.version:
+        # Never with more rights than the server has: its executable is its owner's.
+        owner = procfs.owner(pid)
+        changed_ns = Path(executable).stat().st_mtime_ns
+        version = (interpreter.version, interpreter.hexversion)
+        compiled = _compiled(executable, changed_ns, owner, version, sources)
+        if compiled is not None:
+            return compiled
+    return marshal.dumps(list(sources), _MARSHAL_VERSION)
+
+
+def _own_executable(pid: int) -> str:
+    """The file that the process runs if it is there for us under the same name, else ""."""
+    if not procfs.shares_files(pid):
+        return ""
+    link = Path(f"/proc/{pid}/exe")
+    try:
+        path = link.readlink()
+        return str(path) if path.samefile(link) else ""
+    except OSError:
+        return ""
+
+
+# Ranks of a server run the same executable: it compiles once for all of them.
+@lru_cache(maxsize=16)
+def _compiled(
+    executable: str,
+    changed_ns: int,  # noqa: ARG001 - an upgraded executable is another one
+    owner: tuple[int, int],
+    interpreter: tuple[tuple[int, int], int],
+    sources: Sources,
+) -> bytes | None:
+    """The sources compiled by `executable`, None if it cannot be run or is another version."""
+    user, group = owner if os.geteuid() == 0 else (None, None)
+    try:
+        done = subprocess.run(
+            [executable, "-I", "-S", "-c", _COMPILE],
+            input=json.dumps(sources).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            timeout=_TIMEOUT_S,
+            check=True,
+            user=user,
+            group=group,
+            extra_groups=[] if user is not None else None,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version, hexversion = interpreter
+    ran = int.from_bytes(done.stdout[:4], "little")
+    same = ran == hexversion if hexversion else (ran >> 24, ran >> 16 & 0xFF) == version
+    return done.stdout[4:] if same else None

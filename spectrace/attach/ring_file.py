@@ -1,0 +1,185 @@
+"""Makes, finds and removes the ring files, in the shared memory of the traced process."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from pathlib import Path
+
+from spectrace.attach import procfs
+from spectrace.errors import SpectraceError
+from spectrace.model import Rank
+from spectrace.probe import layout
+from spectrace.probe.layout import Word
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
+_PATTERN = "spectrace-*.ring"
+_WORD = struct.Struct("<Q")
+
+
+def name_in_target(pid: int) -> str:
+    """The ring file as the traced process itself names it.
+
+    The name carries the process's own id of itself: whoever attaches from whichever container
+    comes to the same name, so that nobody puts a second probe in beside the first.
+
+    Raises:
+        SpectraceError: There is no such process.
+    """
+    return f"{SHARED_MEMORY}/spectrace-{procfs.inner_pid(pid)}-{procfs.start_ticks(pid)}.ring"
+
+
+def ring_path(pid: int) -> Path:
+    """Where the ring of a process is, or would be, as this process sees it.
+
+    Raises:
+        SpectraceError: There is no such process, or we may not look into it.
+    """
+    name = name_in_target(pid)
+    return Path(name) if procfs.shares_files(pid) else Path(f"/proc/{pid}/root{name}")
+
+
+def create(rank: Rank, payload: bytes, slots: int, words: dict[int, int] | None = None) -> Path:
+    """Makes the ring file of a process.
+
+    It appears under its name only when it is whole, and all its memory is taken here: a page
+    that could not be had later would kill the server with SIGBUS.
+
+    Args:
+        rank: The process; the file will belong to its user.
+        payload: The code area, as `payload.build` makes it.
+        slots: Number of 128-byte slots.
+        words: Further header words.
+
+    Returns:
+        The file, as this process sees it.
+
+    Raises:
+        SpectraceError: Shared memory is too small or not writable, or another spectrace
+            has just made the file.
+    """
+    path = ring_path(rank.pid)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = _open_new(temporary)
+        try:
+            _reserve(descriptor, layout.slots_offset(len(payload)) + slots * layout.SLOT_BYTES)
+            _write(descriptor, layout.CODE_OFFSET, payload)
+            _write_header(descriptor, {**_header(rank.pid, len(payload), slots), **(words or {})})
+            _write(descriptor, layout.PATH_OFFSET, name_in_target(rank.pid).encode() + b"\0")
+            _give_to_owner(descriptor, rank.pid)
+        finally:
+            os.close(descriptor)
+        os.link(temporary, path, follow_symlinks=False)
+    except FileExistsError:
+        raise SpectraceError(
+            f"Another spectrace is attaching to process {rank.pid} at this moment: "
+            "use that one, or try again when it has left."
+        ) from None
+    except OSError as error:
+        raise SpectraceError(
+            f"The ring file {path} cannot be made ({error.strerror}): "
+            f"{SHARED_MEMORY} of the server must be writable for you."
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def find_rings() -> list[Path]:
+    """All ring files that can be seen from here, those of containers included.
+
+    Whose they are stands in their header (TARGET_PID), not in their name.
+    """
+    found: dict[tuple[int, int], Path] = {}
+    for folder in _shared_memories():
+        for path, status in _rings_in(folder):
+            found.setdefault((status.st_dev, status.st_ino), path)
+    return list(found.values())
+
+
+def _rings_in(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    try:
+        rings = [(path, path.lstat()) for path in sorted(folder.glob(_PATTERN))]
+    except OSError:  # of a process that ended, or that we may not look into
+        return []
+    return [(path, status) for path, status in rings if stat.S_ISREG(status.st_mode)]
+
+
+def remove(path: Path) -> None:
+    """Removes a ring file; one that is gone already is no error.
+
+    Raises:
+        SpectraceError: It may not be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise SpectraceError(
+            f"The ring file {path} cannot be removed ({error.strerror}): remove it as its owner."
+        ) from None
+
+
+def _open_new(path: Path) -> int:
+    path.unlink(missing_ok=True)  # of an earlier spectrace with our process id that was killed
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags, 0o600)
+
+
+def _header(pid: int, code_bytes: int, slots: int) -> dict[int, int]:
+    return {
+        Word.LAYOUT_VERSION: layout.LAYOUT_VERSION,
+        Word.SLOTS: slots,
+        Word.SLOTS_OFFSET: layout.slots_offset(code_bytes),
+        Word.CODE_BYTES: code_bytes,
+        Word.TARGET_PID: pid,
+        Word.TARGET_START_TICKS: procfs.start_ticks(pid),
+    }
+
+
+def _write_header(descriptor: int, words: dict[int, int]) -> None:
+    for place, value in words.items():
+        _write(descriptor, place * _WORD.size, _WORD.pack(value))
+    _write(descriptor, Word.MAGIC * _WORD.size, _WORD.pack(layout.MAGIC))
+
+
+def _give_to_owner(descriptor: int, pid: int) -> None:
+    os.fchmod(descriptor, 0o600)
+    uid, gid = procfs.owner(pid)
+    if uid != os.geteuid():
+        os.fchown(descriptor, uid, gid)
+
+
+def _write(descriptor: int, offset: int, data: bytes) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        raise SpectraceError(
+            f"The server's {SHARED_MEMORY} has no room for a ring of {size / 1e6:.1f} MB "
+            f"({error.strerror}): free some, or start its container with a larger --shm-size."
+        ) from None
+
+
+def _shared_memories() -> list[Path]:
+    """The shared memory of every mount namespace in which we see a process."""
+    folders = {_mount_namespace("self"): Path(SHARED_MEMORY)}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            folders.setdefault(_mount_namespace(entry.name), entry / f"root{SHARED_MEMORY}")
+    folders.pop(0, None)
+    return list(folders.values())
+
+
+def _mount_namespace(pid: str) -> int:
+    """The number of the mount namespace, 0 where we may not know."""
+    try:
+        return Path(f"/proc/{pid}/ns/mnt").stat().st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,114 @@
+"""`spectrace attach`: traces a running server until Ctrl-C, and leaves it as it was."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from spectrace.attach import discover
+from spectrace.attach.session import End, TraceSession
+from spectrace.cli import numbers
+from spectrace.cli.follow import Follower, Session
+from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
+from spectrace.cli.stopping import Stop, stop_on_signals
+from spectrace.cli.table import Report
+from spectrace.model import Run
+
+_SERVER_DIED = 3
+_PROBE_IN_TROUBLE = 1
+
+
+def duration_option(text: str) -> float:
+    """Seconds of a duration on the command line.
+
+    Raises:
+        BadParameter: It is no duration.
+    """
+    try:
+        return numbers.parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def screen_for(*, json: bool) -> Screen:
+    """JSON where it was asked for, a live table on a terminal, lines elsewhere."""
+    if json:
+        return JsonScreen(sys.stdout)
+    console = Console()
+    return LiveScreen(console) if console.is_terminal else LineScreen(console)
+
+
+def trace(
+    run: Run,
+    open_session: Callable[[Run], AbstractContextManager[Session]],
+    screen: Screen,
+    stop: Stop,
+    *,
+    duration_s: float | None = None,
+) -> int:
+    """Traces a server and shows it.
+
+    Args:
+        run: The server.
+        open_session: Gives the session, which is entered here.
+        screen: Where to show it.
+        stop: Ends it.
+        duration_s: Ends it after so many seconds.
+
+    Returns:
+        The exit code: 0, 1 where the probe could not be taken out or had failed, 3 where
+        the server ended.
+
+    Raises:
+        SpectraceError: The server cannot be attached to.
+    """
+    screen.found(run)
+    with open_session(run) as session:
+        return exit_code(Follower(session, screen).follow(stop, duration_s))
+
+
+def exit_code(report: Report) -> int:
+    """How the command ends after this last report."""
+    if report.end is End.SERVER_DIED:
+        return _SERVER_DIED
+    kept = not all(removal.removed for removal in report.removals)
+    if report.end is End.PROBE_FAILED or (kept and report.end is not End.TAKEN_OVER):
+        return _PROBE_IN_TROUBLE
+    return 0
+
+
+def attach(
+    pid: Annotated[
+        int | None, typer.Argument(help="Any process of the server.", show_default=False)
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_option,
+            metavar="TIME",
+            help="Stop after 30s, 500ms, 2m or 1h; otherwise at Ctrl-C.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
+    ] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", hidden=True)] = False,
+) -> None:
+    """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
+    del no_page  # there is nothing else to show yet
+    if (pid is None) == (url is None):
+        raise typer.BadParameter("give the server's process id or its --url, one of them.")
+    with stop_on_signals() as stop:
+        run = discover.find_by_url(url) if url else discover.find_by_pid(pid or 0)
+        code = trace(run, TraceSession, screen_for(json=json), stop, duration_s=duration)
+    raise typer.Exit(code)

@@ -1,0 +1,171 @@
+"""Where reports go: a live table, plain lines for a log, or JSON for programs."""
+
+from __future__ import annotations
+
+from typing import Protocol, TextIO
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+
+from spectrace.attach.session import End, Stall
+from spectrace.cli import table
+from spectrace.cli.table import Report
+from spectrace.model import Run
+
+_ENDS = {
+    End.SERVER_DIED: "The server has ended. What was measured until then:",
+    End.TAKEN_OUT: (
+        "The probe is out of the server: another command took it out, or it left because "
+        "it had heard nothing from here for 30 s."
+    ),
+    End.TAKEN_OVER: (
+        "Another spectrace has taken over the server, because this one had given no sign of life."
+    ),
+    End.PROBE_FAILED: "The probe met an error of its own and took itself out of the server.",
+}
+
+
+class Screen(Protocol):
+    """What shows a session."""
+
+    every_s: float
+
+    def close(self) -> None:
+        """Ends what was live."""
+
+    def found(self, run: Run) -> None:
+        """A server was found and will be attached to."""
+
+    def attached(self, stalls: tuple[Stall, ...]) -> None:
+        """The probe is in, and attaching held the ranks up for so long."""
+
+    def show(self, report: Report) -> None:
+        """What the last seconds showed."""
+
+    def ended(self, report: Report) -> None:
+        """What the whole session showed, and how it ended."""
+
+
+class LineScreen:
+    """One plain line a second, for output that is not a terminal.
+
+    Args:
+        console: Where to print.
+    """
+
+    every_s = 1.0
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def close(self) -> None:
+        """Nothing is live."""
+
+    def say(self, text: str) -> None:
+        """Prints a sentence as it is: without markup, without folding for a log."""
+        folds = self._console.is_terminal
+        self._console.print(text, markup=False, highlight=False, soft_wrap=not folds)
+
+    def found(self, run: Run) -> None:
+        """Lists the ranks."""
+        ranks = ", ".join(f"{rank.name} (process {rank.pid})" for rank in run.ranks)
+        self.say(f"Attaching to server {run.server_pid}: {ranks}.")
+
+    def attached(self, stalls: tuple[Stall, ...]) -> None:
+        """Says for how long each rank was held up."""
+        for line in table.stall_lines(stalls):
+            self.say(line)
+
+    def show(self, report: Report) -> None:
+        """Prints the line."""
+        self.say(table.one_line(report))
+
+    def ended(self, report: Report) -> None:
+        """Says how the session ended and prints its table."""
+        if report.end is not None:
+            self.say(_ENDS[report.end])
+        if report.end not in (End.SERVER_DIED, End.TAKEN_OUT):
+            for line in removal_lines(report.removals):
+                self.say(line)
+        self.say("")
+        self.say(f"The whole session, {report.summary.window_s:,.1f} s:")
+        self._console.print(table.render(report), highlight=False)
+
+
+class LiveScreen(LineScreen):
+    """A table that is drawn again four times a second.
+
+    Args:
+        console: A terminal.
+    """
+
+    every_s = 0.25
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def close(self) -> None:
+        """Takes the live table away; the last one is printed by `ended`."""
+        self._live.stop()
+
+    def show(self, report: Report) -> None:
+        """Draws the table."""
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(table.render(report), refresh=True)
+
+
+class JsonScreen:
+    """One JSON object a second, each on a line of its own, and a last one of the session.
+
+    Args:
+        stream: Where to write.
+    """
+
+    every_s = 1.0
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def close(self) -> None:
+        """Nothing is live."""
+
+    def found(self, run: Run) -> None:
+        """Every object names the ranks."""
+
+    def attached(self, stalls: tuple[Stall, ...]) -> None:
+        """Every object carries the stalls."""
+
+    def show(self, report: Report) -> None:
+        """Writes the object."""
+        self._stream.write(msgspec.json.encode(report).decode() + "\n")
+        self._stream.flush()
+
+    def ended(self, report: Report) -> None:
+        """Writes the last object."""
+        self.show(report)
+
+
+def removal_lines(removals: tuple[table.Removal, ...]) -> list[str]:
+    """What was taken out, and what could not be, in sentences."""
+    lines = []
+    out = [removal.rank for removal in removals if removal.removed]
+    if out:
+        lines.append(f"The probe is out of {_listed(out)}: the server goes on without it.")
+    for removal in removals:
+        if removal.foreign:
+            lines.append(
+                f"{removal.rank}: other code wrapped {_listed(list(removal.foreign))} after us. "
+                "Our wrapper stays below it and only passes calls through."
+            )
+        if not removal.removed:
+            lines.append(f"{removal.rank} keeps the probe: {removal.reason.rstrip('.')}.")
+    return lines
+
+
+def _listed(names: list[str]) -> str:
+    """`A`, `A and B`, or `A, B and C`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,383 @@
+"""Puts together what the ranks of a server reported about the same cycle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from spectrace.collect.reader import PHASES, CycleRecord, Record, Row, RowsRecord, TextRecord
+from spectrace.model import Cycle, CycleKind, Phase, RankCycle, RequestRow, Run
+from spectrace.probe.layout import RecordType
+
+PATIENCE_NS = 2_000_000_000  # a cycle waits this long for its last rank
+_OPEN_CYCLES = 2048  # of one group; a rank that is further behind is no longer joined
+_INTERNED_IDS = 16_384  # of one rank; the probe keeps 4096 at a time
+_ERRORS = 100
+_WITHOUT_ROWS = (CycleKind.IDLE, CycleKind.OTHER)
+_REPLICA = re.compile(r"\bDP\d+\b")
+
+
+class Assembler:
+    """Joins the records of all ranks of one run into Cycles.
+
+    A Cycle goes out when all ranks of its group have reported it and the first rank's rows
+    and the ids in them are there, or `PATIENCE_NS` after its first report. What comes later
+    amends it: the Cycle is given again, with the same run, group and number, and takes the
+    place of the one before. Cycles from before the last rank of a group began to report are
+    dropped. The result does not depend on how the records of different ranks interleave.
+
+    Args:
+        run: The server, with all its ranks.
+
+    Attributes:
+        errors: What the probes reported as gone wrong, each behind its rank's name; the
+            newest hundred.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.errors: list[str] = []
+        names: dict[str, list[str]] = {}
+        for rank in run.ranks:
+            names.setdefault(group_of(rank.name), []).append(rank.name)
+        self._groups = {group: _Group(run, group, ranks) for group, ranks in names.items()}
+        self._texts = {rank.name: _Texts() for rank in run.ranks}
+
+    @property
+    def missing(self) -> int:
+        """Cycles that not every rank reported, between those that it did report."""
+        return sum(group.missing for group in self._groups.values())
+
+    def add(self, rank_name: str, records: Iterable[Record], now_ns: int) -> list[Cycle]:
+        """Takes in `records` of one rank, in the order of their ring.
+
+        Args:
+            rank_name: Name of the rank, as in the run.
+            records: What its reader gave.
+            now_ns: CLOCK_MONOTONIC in ns.
+
+        Returns:
+            Cycles that are ready or were amended, by number.
+
+        Raises:
+            KeyError: The run has no such rank.
+        """
+        group = self._groups[group_of(rank_name)]
+        texts = self._texts[rank_name]
+        for record in records:
+            if isinstance(record, CycleRecord):
+                group.report(rank_name, record, now_ns)
+            elif isinstance(record, RowsRecord):
+                group.add_rows(rank_name, record)
+            else:
+                self._add_text(rank_name, group, texts, record)
+        return group.take_ready(now_ns)
+
+    def _add_text(self, rank_name: str, group: _Group, texts: _Texts, record: TextRecord) -> None:
+        text = texts.join(record)
+        if text is None:
+            return
+        if record.kind == RecordType.ERROR:
+            self.errors = [*self.errors, f"{rank_name}: {text}"][-_ERRORS:]
+        else:
+            group.name(rank_name, record.interned, text)
+
+    def flush(self, now_ns: int) -> list[Cycle]:
+        """Gives the cycles that have waited long enough; `now_ns` is CLOCK_MONOTONIC."""
+        return [cycle for group in self._groups.values() for cycle in group.take_ready(now_ns)]
+
+    def close(self) -> list[Cycle]:
+        """Gives every cycle that is still waiting, when no records can come any more."""
+        return [cycle for group in self._groups.values() for cycle in group.take_all()]
+
+
+def group_of(rank_name: str) -> str:
+    """The group that a rank steps with: `DP1` of `DP1 TP0`, `""` without replicas."""
+    match = _REPLICA.search(rank_name)
+    return match.group() if match else ""
+
+
+def phases_of(record: CycleRecord, run: Run) -> tuple[Phase, ...]:
+    """The phases of a record, on the UNIX axis of `run`.
+
+    Each mark ends the phase before it, and the cycle's end the last one, so that phases
+    touch. The first begins with the cycle. Phases of no length are left out.
+    """
+    ends = [min(offset, record.length_ns) for _, _, offset in record.marks[1:]]
+    phases = []
+    start = 0
+    for (phase, lag, _), end in zip(record.marks, [*ends, record.length_ns], strict=False):
+        if end > start:
+            phases.append(
+                Phase(
+                    name=PHASES[phase],
+                    start_ns=run.unix_ns(record.start_ns + start),
+                    end_ns=run.unix_ns(record.start_ns + end),
+                    of_cycle=record.number - lag,
+                )
+            )
+            start = end
+    return tuple(phases)
+
+
+class _Texts:
+    """Joins the parts of one rank's texts; they follow each other in the ring."""
+
+    def __init__(self) -> None:
+        self._parts: list[TextRecord] = []
+
+    def join(self, record: TextRecord) -> str | None:
+        """The whole text once its last part is there."""
+        if record.part == 0:
+            self._parts = []
+        elif not self._parts or not _continues(self._parts[-1], record):
+            self._parts = []  # a part in between was lost, and the text with it
+            return None
+        self._parts.append(record)
+        if record.part + 1 < record.parts:
+            return None
+        text = b"".join(part.text for part in self._parts)
+        self._parts = []
+        return text.decode("utf-8", "replace")
+
+
+def _continues(before: TextRecord, record: TextRecord) -> bool:
+    def place(part: TextRecord) -> tuple[int, int, int, int]:
+        return part.sequence - part.part, part.kind, part.interned, part.parts
+
+    return place(before) == place(record) and before.part + 1 == record.part
+
+
+class _Open:
+    """What is known so far about one cycle."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, CycleRecord] = {}
+        self.rows: dict[str, dict[int, RowsRecord]] = {}
+        self.given: Cycle | None = None
+
+    def rows_of(self, rank_name: str) -> list[Row] | None:
+        """The rows that a rank reported, None while parts are missing."""
+        parts = self.rows.get(rank_name)
+        if not parts or len(parts) < next(iter(parts.values())).parts:
+            return None
+        return [row for part in sorted(parts) for row in parts[part].rows]
+
+
+class _Group:
+    """The cycles of the ranks that step together.
+
+    `_floor` is the number up to which every cycle is settled: given, or dropped. `_done`
+    holds the settled ones above it.
+    """
+
+    def __init__(self, run: Run, group: str, ranks: Sequence[str]) -> None:
+        self._run = run
+        self._group = group
+        self._ranks = tuple(ranks)
+        self._first: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        self._ids: dict[str, dict[int, str]] = {rank: {} for rank in ranks}
+        self._open: dict[int, _Open] = {}
+        self._done: set[int] = set()
+        self._floor = -1
+        self._touched: set[int] = set()
+        self._nameless: set[int] = set()
+        self._waiting: dict[int, int] = {}  # number: time of the first report in ns
+        self._complete = 0
+        self._settled_ahead = 0
+
+    def report(self, rank_name: str, record: CycleRecord, now_ns: int) -> None:
+        """Takes in one rank's boundaries of a cycle."""
+        number = record.number
+        self._last[rank_name] = max(number, self._last.get(rank_name, number))
+        if rank_name not in self._first:
+            self._first[rank_name] = number
+            if len(self._first) == len(self._ranks):
+                self._drop_before(max(self._first.values()))
+        cycle = self._cycle(number)
+        if cycle is None or rank_name in cycle.reports:
+            return
+        if not cycle.reports:
+            self._waiting[number] = now_ns
+        cycle.reports[rank_name] = record
+        if len(cycle.reports) == len(self._ranks):
+            self._complete += 1
+
+    def add_rows(self, rank_name: str, record: RowsRecord) -> None:
+        """Takes in results of a cycle."""
+        cycle = self._cycle(record.number)
+        if cycle is not None:
+            cycle.rows.setdefault(rank_name, {})[record.part] = record
+
+    def name(self, rank_name: str, interned: int, request_id: str) -> None:
+        """Takes in the request id behind a number of this rank."""
+        ids = self._ids[rank_name]
+        ids[interned] = request_id
+        if len(ids) > _INTERNED_IDS:
+            del ids[next(iter(ids))]
+        self._touched |= self._nameless
+
+    def take_ready(self, now_ns: int) -> list[Cycle]:
+        """The cycles that are ready or were amended since the last call, by number."""
+        for number, since_ns in list(self._waiting.items()):
+            if now_ns - since_ns < PATIENCE_NS:
+                break  # they stand in the order of their first reports
+            self._touched.add(number)
+        cycles = [self._settle(number, now_ns) for number in sorted(self._touched)]
+        self._touched.clear()
+        if len(self._open) + len(self._done) > _OPEN_CYCLES:
+            newest = max(*self._open, *self._done)
+            cycles += self._raise_floor(newest - _OPEN_CYCLES // 2)
+        self._follow_floor()
+        return sorted(filter(None, cycles), key=lambda cycle: cycle.number)
+
+    def take_all(self) -> list[Cycle]:
+        """Every cycle that was reported and not given yet, by number."""
+        cycles = [self._give(number) for number in sorted(self._waiting)]
+        return [cycle for cycle in cycles if cycle is not None]
+
+    @property
+    def missing(self) -> int:
+        """Numbers that a rank skipped, since all ranks report.
+
+        Up to the last number that every rank has reached, all but the complete cycles are
+        missing. Beyond it a rank that has not come so far has skipped nothing yet.
+        """
+        if len(self._first) < len(self._ranks):
+            return 0
+        reached = min(self._last.values())
+        newest = max(self._last.values())
+        ahead = sum(number > reached and self._unbroken(number) for number in self._open)
+        ahead += min(self._settled_ahead, max(0, self._floor - reached))
+        return newest - max(self._first.values()) + 1 - self._complete - ahead
+
+    def _cycle(self, number: int) -> _Open | None:
+        """The open cycle of that number, None if it is settled."""
+        if number <= self._floor or number in self._done:
+            return None
+        self._touched.add(number)
+        return self._open.setdefault(number, _Open())
+
+    def _unbroken(self, number: int) -> bool:
+        """Whether every rank that has come as far as `number` has reported it, and one has."""
+        reports = self._open[number].reports
+        come = [rank for rank, last in self._last.items() if last >= number]
+        return bool(come) and all(rank in reports for rank in come)
+
+    def _settle(self, number: int, now_ns: int) -> Cycle | None:
+        cycle = self._open.get(number)
+        if cycle is None or not cycle.reports:
+            return None
+        everyone = len(cycle.reports) == len(self._ranks)
+        first_rows = cycle.rows_of(self._ranks[0])
+        named = first_rows is not None and self._all_named(self._ranks[0], first_rows)
+        ready = everyone and (named or (not cycle.rows and self._kind(cycle) in _WITHOUT_ROWS))
+        late = now_ns - self._waiting.get(number, now_ns) >= PATIENCE_NS
+        given = self._give(number) if ready or late or cycle.given else None
+        self._nameless.discard(number)
+        if everyone and named:
+            del self._open[number]
+            self._done.add(number)
+        elif cycle.rows:
+            self._nameless.add(number)
+        return given
+
+    def _kind(self, cycle: _Open) -> CycleKind:
+        return next(cycle.reports[rank].kind for rank in self._ranks if rank in cycle.reports)
+
+    def _all_named(self, rank_name: str, rows: Iterable[Row]) -> bool:
+        ids = self._ids[rank_name]
+        return all(row.interned in ids for row in rows)
+
+    def _give(self, number: int) -> Cycle | None:
+        """The cycle as it is known now, None if it was given just so before."""
+        opened = self._open[number]
+        self._waiting.pop(number, None)
+        cycle = self._build(number, opened)
+        if cycle == opened.given:
+            return None
+        opened.given = cycle
+        return cycle
+
+    def _build(self, number: int, opened: _Open) -> Cycle:
+        ranks = [rank for rank in self._ranks if rank in opened.reports]
+        first = opened.reports[ranks[0]]
+        return Cycle(
+            run_id=self._run.run_id,
+            group=self._group,
+            number=number,
+            kind=first.kind,
+            batch_size=first.batch_size,
+            steps=first.steps,
+            topk=first.topk,
+            draft_tokens=first.draft_tokens,
+            ranks=tuple(self._rank_cycle(rank, opened.reports[rank]) for rank in ranks),
+            requests=self._requests(opened),
+        )
+
+    def _rank_cycle(self, rank_name: str, record: CycleRecord) -> RankCycle:
+        return RankCycle(
+            rank=rank_name,
+            start_ns=self._run.unix_ns(record.start_ns),
+            end_ns=self._run.unix_ns(record.start_ns + record.length_ns),
+            phases=phases_of(record, self._run),
+            mode=record.mode,
+            probe_ns=record.probe_ns,
+            ended_idle=record.ended_idle,
+            incomplete=record.incomplete,
+        )
+
+    def _requests(self, opened: _Open) -> tuple[RequestRow, ...] | None:
+        """The rows of the first rank that has all of them, by preference with all ids."""
+        best: tuple[str, list[Row]] | None = None
+        for rank in self._ranks:
+            rows = opened.rows_of(rank)
+            if rows is not None and self._all_named(rank, rows):
+                best = rank, rows
+                break
+            if rows is not None and best is None:
+                best = rank, rows
+        if best is None:
+            return None
+        ids = self._ids[best[0]]
+        return tuple(_request_row(row, ids) for row in best[1])
+
+    def _drop_before(self, number: int) -> None:
+        """Drops the cycles that came before the last rank began to report."""
+        for early in [known for known in self._open if known < number]:
+            del self._open[early]
+            self._waiting.pop(early, None)
+        self._floor = max(self._floor, number - 1)
+
+    def _raise_floor(self, number: int) -> list[Cycle | None]:
+        """Settles all cycles up to `number`, whatever of them is still missing."""
+        cycles = []
+        for old in sorted(known for known in self._open if known <= number):
+            if old in self._waiting:
+                cycles.append(self._give(old))
+            if self._is_ahead(old):
+                self._settled_ahead += 1
+            del self._open[old]
+        self._floor = max(self._floor, number)
+        self._done = {known for known in self._done if known > number}
+        self._nameless = {known for known in self._nameless if known > number}
+        return cycles
+
+    def _is_ahead(self, number: int) -> bool:
+        beyond = len(self._last) < len(self._ranks) or number > min(self._last.values())
+        return beyond and self._unbroken(number)
+
+    def _follow_floor(self) -> None:
+        while self._floor + 1 in self._done:
+            self._floor += 1
+            self._done.discard(self._floor)
+
+
+def _request_row(row: Row, ids: dict[int, str]) -> RequestRow:
+    return RequestRow(
+        request_id=ids.get(row.interned, f"unknown-{row.interned}"),
+        correct_drafts=row.correct_drafts,
+        output_tokens=row.output_tokens,
+        overshoot=row.overshoot,
+        health_check=row.health_check,
+    )

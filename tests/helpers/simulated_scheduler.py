@@ -1,0 +1,166 @@
+"""A scheduler shaped like SGLang's, small enough to provoke what a real one rarely does.
+
+It has the names that the engine table asks for and nothing else; the counts come from a
+list that the test gives. Used only for the probe's error paths: whatever the real server can
+show is tested on the real server.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from spectrace.probe.engines import sglang as engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class ForwardMode(IntEnum):
+    """The names that matter of SGLang's enum."""
+
+    EXTEND = 1
+    DECODE = 2
+
+
+@dataclass
+class Request:
+    """One request of a batch."""
+
+    rid: str
+    output_ids: list[int] = field(default_factory=list)
+    is_retracted: bool = False
+    done: bool = False
+    finished_len: int | None = None
+
+    def finished(self) -> bool:
+        """Whether the request has ended."""
+        return self.done
+
+
+@dataclass
+class Batch:
+    """What `run_batch` is given."""
+
+    reqs: list[Request]
+    forward_mode: ForwardMode = ForwardMode.DECODE
+    forward_iter: int = 0
+
+
+@dataclass
+class Result:
+    """What `run_batch` gives back."""
+
+    num_correct_drafts_per_req_cpu: list[int]
+
+
+class DraftWorker:
+    """Drafts."""
+
+    def draft(self) -> None:
+        """One call for all steps."""
+
+    def _draft_extend_for_decode(self) -> None:
+        """After verify."""
+
+    def _draft_extend_for_prefill(self) -> None:
+        """After a prefill."""
+
+
+class EAGLEWorkerV2:
+    """Drafts, verifies, extends."""
+
+    speculative_num_steps = 5
+    topk = 1
+    speculative_num_draft_tokens = 6
+
+    def __init__(self) -> None:
+        self.draft_worker = DraftWorker()
+
+    def verify(self) -> None:
+        """Calls what the real one looks up in its module."""
+        common: Any = sys.modules[COMMON]
+        common.eagle_prepare_for_verify()
+        common.eagle_sample()
+
+    def _forward_prefill_batch(self) -> None:
+        self.draft_worker._draft_extend_for_prefill()
+
+    def cycle(self) -> None:
+        """One decode."""
+        self.draft_worker.draft()
+        self.verify()
+        self.draft_worker._draft_extend_for_decode()
+
+
+class Processor:
+    """Processes results."""
+
+    def _normalize_decode_outputs(self, batch: Batch, result: Result) -> None:
+        for request, drafts in zip(batch.reqs, result.num_correct_drafts_per_req_cpu, strict=True):
+            if not request.done:
+                request.output_ids.extend([0] * (drafts + 1))
+
+    def move_logprobs_to_cpu(self) -> None:
+        """Of a prefill."""
+
+
+class Scheduler:
+    """Runs batches without overlap."""
+
+    def __init__(self) -> None:
+        self.model_worker = EAGLEWorkerV2()
+        self.batch_result_processor = Processor()
+        self.forward_ct = 0
+        self.idle_calls = 0
+
+    def run_batch(self, batch: Batch) -> Result:
+        """One cycle; every request gets 2 correct drafts."""
+        self.forward_ct += 1
+        batch.forward_iter = self.forward_ct
+        self.model_worker.cycle()
+        return Result([2] * len(batch.reqs))
+
+    def process_batch_result(self, batch: Batch, result: Result) -> None:
+        """Hands out the tokens."""
+        self.batch_result_processor._normalize_decode_outputs(batch, result)
+
+    def on_idle(self) -> None:
+        """Nothing to do."""
+        self.idle_calls += 1
+
+    def step(self, batch: Batch) -> None:
+        """One turn of the loop."""
+        self.process_batch_result(batch, self.run_batch(batch))
+
+
+COMMON = "sglang.srt.speculative.eagle_worker_common"
+
+
+def prepare(*_: Any) -> None:
+    """Stands for eagle_prepare_for_verify."""
+
+
+def sample(*_: Any) -> None:
+    """Stands for eagle_sample."""
+
+
+def installed() -> Iterator[type[Scheduler]]:
+    """Puts the modules that the probe looks for in place, and takes them out again."""
+    names = ("sglang", engine.SCHEDULER_MODULE, COMMON)
+    before = {name: sys.modules.get(name) for name in names}
+    modules: dict[str, Any] = {name: ModuleType(name) for name in names}
+    modules["sglang"].__version__ = "0.5.23"
+    modules[engine.SCHEDULER_MODULE].Scheduler = Scheduler
+    modules[COMMON].eagle_prepare_for_verify = prepare
+    modules[COMMON].eagle_sample = sample
+    sys.modules.update(modules)
+    yield Scheduler
+    for name, module in before.items():
+        if module is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = module

@@ -1,0 +1,52 @@
+"""The real SGLang servers on the CPU that the tests trace, one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples.sglang_cpu.load import Answer, generate
+from examples.sglang_cpu.server import CpuServer, ServerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REQUESTS = 24
+TOKENS = 24
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server and what it answers without the tracer.
+
+    Attributes:
+        server: The server.
+        baseline: Its answers to `REQUESTS` requests, four at a time, never traced.
+    """
+
+    server: CpuServer
+    baseline: list[Answer]
+
+    @property
+    def ranks(self) -> int:
+        """Scheduler processes that it has."""
+        return self.server.options.tp
+
+
+CONFIGURATIONS = {
+    "plain": ServerOptions(),
+    "overlap": ServerOptions(scheduler="overlap"),
+    "tp2": ServerOptions(tp=2),
+}
+
+
+@pytest.fixture(scope="session", params=CONFIGURATIONS)
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """A real EAGLE-3 server of each configuration; tests are grouped so that one runs at a time."""
+    with CpuServer(CONFIGURATIONS[request.param]) as server:
+        baseline = generate(
+            server.url, requests=REQUESTS, concurrency=4, max_new_tokens=TOKENS, tag="baseline"
+        )
+        yield Served(server, baseline)

@@ -1,0 +1,125 @@
+"""The commands on a real server: attach, JSON, Ctrl-C, detach from elsewhere, a dying server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from examples.sglang_cpu.load import LoadLoop, generate
+from spectrace.attach import ring_file
+from tests.helpers.command import TIMEOUT_S, first_line_with, run, start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.conftest import Served
+
+
+def no_ring_left(pids: list[int]) -> bool:
+    """Whether no process has a ring file."""
+    return not any(
+        ring_file.ring_path(pid).exists() for pid in pids if Path(f"/proc/{pid}").exists()
+    )
+
+
+@pytest.fixture
+def loaded(served: Served) -> Iterator[Served]:
+    """The server with four requests under way at all times."""
+    with LoadLoop(served.server.url, concurrency=4):
+        yield served
+
+
+def test_json_gives_one_object_a_second_and_a_last_one(loaded: Served) -> None:
+    """For 4 s there are objects, each parses, the last says that it is the last, nothing lost."""
+    done = run("attach", "--url", loaded.server.url, "--json", "--duration", "4s")
+    assert done.returncode == 0, done.stderr
+    reports: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert 3 <= len(reports) <= 6
+    assert [report["final"] for report in reports[:-1]] == [False] * (len(reports) - 1)
+    last = reports[-1]
+    assert last["final"]
+    assert last["summary"]["cycles"] > 0
+    assert last["session"]["lost_records"] == 0
+    assert last["session"]["missing_cycles"] == 0
+    assert all(removal["removed"] for removal in last["removals"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_takes_the_tracer_out(loaded: Served, number: signal.Signals) -> None:
+    """After Ctrl-C or SIGTERM the command detaches, sums up, and ends with 0."""
+    process = start("attach", str(loaded.server.pid))
+    first_line_with(process, "held up")
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert "The whole session" in output
+    assert no_ring_left(loaded.server.scheduler_pids())
+
+
+def test_the_ranks_are_listed_and_their_stall_is_printed(loaded: Served) -> None:
+    """Before the table stand the ranks with their processes, and what attaching cost each."""
+    done = run("attach", str(loaded.server.pid), "--duration", "1s")
+    assert done.returncode == 0, done.stderr
+    for place, pid in enumerate(loaded.server.scheduler_pids()):
+        assert f"TP{place} (process {pid})" in done.stdout
+        assert f"TP{place} was held up for" in done.stdout
+
+
+def test_detach_from_elsewhere_ends_the_session(loaded: Served) -> None:
+    """`spectrace detach` takes the probe out of all ranks; the one that traced says so."""
+    process = start("attach", str(loaded.server.pid))
+    first_line_with(process, "held up")
+    done = run("detach", str(loaded.server.pid))
+    assert done.returncode == 0, done.stderr
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert "The whole session" in output
+    assert no_ring_left(loaded.server.scheduler_pids())
+
+
+def test_a_second_attach_is_refused_in_one_sentence(loaded: Served) -> None:
+    """Who comes second is told who traces already, and the first goes on undisturbed."""
+    process = start("attach", str(loaded.server.pid))
+    first_line_with(process, "held up")
+    second = run("attach", str(loaded.server.pid), "--duration", "1s")
+    assert second.returncode == 1
+    assert f"already traced by spectrace, process {process.pid}" in second.stderr
+    assert len(second.stderr.strip().splitlines()) == 1
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def test_status_lists_the_server_and_who_traces_it(loaded: Served) -> None:
+    """`status` names the server, its ranks, and the process that traces."""
+    process = start("attach", str(loaded.server.pid))
+    first_line_with(process, "held up")
+    done = run("status", "--json")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    assert str(loaded.server.pid) in done.stdout
+    assert str(process.pid) in done.stdout
+
+
+def test_killing_the_tracer_leaves_the_server_and_the_next_one_takes_over(loaded: Served) -> None:
+    """After SIGKILL requests go on, and the next attach finds the probe and leaves nothing."""
+    process = start("attach", str(loaded.server.pid))
+    first_line_with(process, "held up")
+    process.kill()
+    process.communicate(timeout=TIMEOUT_S)
+    answers = generate(
+        loaded.server.url, requests=4, concurrency=4, max_new_tokens=8, tag=f"orphan-{process.pid}"
+    )
+    assert len(answers) == 4
+    time.sleep(3.5)  # a reader whose last sign of life is 3 s old is gone
+    done = run("attach", str(loaded.server.pid), "--json", "--duration", "2s")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["summary"]["cycles"] > 0
+    assert no_ring_left(loaded.server.scheduler_pids())

@@ -1,0 +1,244 @@
+"""The commands from outside: arguments, exit codes, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from spectrace import __version__
+from spectrace.attach import discover, inject, ring_file
+from spectrace.attach.inject import TakenOut
+from spectrace.cli import attach, status
+from spectrace.cli.main import app, main
+from spectrace.cli.screens import JsonScreen, LineScreen
+from spectrace.cli.stopping import stop_on_signals
+from spectrace.collect.ring_view import RingView
+from spectrace.errors import SpectraceError
+from spectrace.model import Rank, Run
+from spectrace.probe.layout import State, Word
+from tests.helpers.probe_ring import make_ring
+
+RUN = Run(
+    run_id="r" * 32,
+    host="here",
+    server_pid=70,
+    command=("python",),
+    ranks=(Rank(name="TP0", pid=71), Rank(name="TP1", pid=72)),
+    anchor_unix_ns=0,
+    anchor_monotonic_ns=0,
+)
+RUNNER = CliRunner()
+
+
+def test_the_version_is_printed() -> None:
+    """`--version` needs no command."""
+    result = RUNNER.invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"spectrace {__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["attach", "detach", "status"])
+def test_every_command_explains_itself(command: str) -> None:
+    """Help costs nothing and names no flag that does nothing."""
+    result = RUNNER.invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert "no-page" not in result.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["1", "--url", "http://localhost:1"]])
+def test_attach_wants_a_process_or_an_address(arguments: list[str]) -> None:
+    """Neither and both are refused before anything is looked for."""
+    assert RUNNER.invoke(app, ["attach", *arguments]).exit_code == 2
+
+
+def test_attach_refuses_what_is_no_duration() -> None:
+    """A number without unit is an error of usage."""
+    result = RUNNER.invoke(app, ["attach", "1", "--duration", "30"])
+    assert result.exit_code == 2
+    assert "30s" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seconds", "screen"),
+    [
+        (["70", "--duration", "2m", "--json"], 120.0, JsonScreen),
+        (["--url", "http://127.0.0.1:30000", "--no-page"], None, LineScreen),
+    ],
+)
+def test_attach_passes_on_what_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], seconds: float | None, screen: type
+) -> None:
+    """The server is found by process or address; the exit code is that of tracing."""
+    seen: list[tuple[Run, type, float | None]] = []
+
+    def traced(
+        run: Run, _session: object, shown: object, _stop: object, *, duration_s: float | None
+    ) -> int:
+        seen.append((run, type(shown), duration_s))
+        return 3
+
+    monkeypatch.setattr(discover, "find_by_pid", {70: RUN}.__getitem__)
+    monkeypatch.setattr(discover, "find_by_url", {"http://127.0.0.1:30000": RUN}.__getitem__)
+    monkeypatch.setattr(attach, "trace", traced)
+    assert RUNNER.invoke(app, ["attach", *arguments]).exit_code == 3
+    assert seen == [(RUN, screen, seconds)]
+
+
+def test_an_error_is_one_line_and_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, nothing on stdout."""
+
+    def failing(_pid: int) -> Run:
+        raise SpectraceError("There is no process 5:\nlook again.", exit_code=4)
+
+    monkeypatch.setattr(discover, "find_by_pid", failing)
+    monkeypatch.setattr(sys, "argv", ["spectrace", "attach", "5"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 4
+    assert capsys.readouterr() == ("", "spectrace: There is no process 5: look again.\n")
+
+
+def detach_with(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    traced: list[int],
+    take_out: Callable[[int], TakenOut],
+) -> tuple[int, str]:
+    """Runs `spectrace detach` on a server of which some ranks have a ring."""
+    for pid in traced:
+        (folder / str(pid)).touch()
+    monkeypatch.setattr(discover, "find_by_pid", {72: RUN}.__getitem__)
+    monkeypatch.setattr(ring_file, "ring_path", lambda pid: folder / str(pid))
+    monkeypatch.setattr(inject, "take_out_pid", take_out)
+    result = RUNNER.invoke(app, ["detach", "72"])
+    return result.exit_code, result.output
+
+
+def test_detach_takes_the_probe_out_of_all_ranks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Any process of the server will do."""
+    code, output = detach_with(
+        monkeypatch, tmp_path, [71, 72], lambda _: TakenOut(True, (), "The probe is out.")
+    )
+    assert code == 0
+    assert output == "The probe is out of TP0 and TP1: the server goes on without it.\n"
+
+
+def test_detach_goes_on_after_a_rank_that_does_not_let_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its reason is said, and the exit code is not 0."""
+
+    def take_out(pid: int) -> TakenOut:
+        if pid == 71:
+            raise SpectraceError("The ring cannot be removed.")
+        return TakenOut(True, (), "")
+
+    code, output = detach_with(monkeypatch, tmp_path, [71, 72], take_out)
+    assert code == 1
+    assert output == (
+        "The probe is out of TP1: the server goes on without it.\n"
+        "TP0 keeps the probe: The ring cannot be removed.\n"
+    )
+
+
+def test_detach_says_where_there_was_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is no error that a server is as one wants it."""
+    code, output = detach_with(monkeypatch, tmp_path, [], lambda _: TakenOut(False, (), ""))
+    assert (code, output) == (0, "Server 70 is not traced: there was nothing to take out.\n")
+
+
+def look_at_servers(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> str:
+    """Runs `spectrace status` with one server, rank TP0 of which is traced by this process."""
+    writer = make_ring(folder / "71")
+    writer.close()
+    view = RingView(folder / "71")
+    view.set_word(Word.STATE, State.TRACING)
+    view.set_word(Word.CYCLES, 1234)
+    view.set_word(Word.CONTROLLER_PID, os.getpid())
+    view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
+    view.close()
+    monkeypatch.setattr(discover, "list_runs", lambda: [RUN])
+    monkeypatch.setattr(ring_file, "ring_path", lambda pid: folder / str(pid))
+    result = RUNNER.invoke(app, ["status", *arguments])
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_status_lists_ranks_and_who_traces_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One line a rank, the server named once."""
+    lines = look_at_servers(monkeypatch, tmp_path).splitlines()
+    assert lines[0].split() == ["server", "rank", "process", "state", "cycles"]
+    own = str(os.getpid())
+    assert lines[1].split() == ["70", "TP0", "71", "traced", "by", "process", own, "1,234"]
+    assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013"]
+
+
+def test_status_is_also_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An array of servers with their ranks."""
+    output = look_at_servers(monkeypatch, tmp_path, "--json")
+    (server,) = msgspec.json.decode(output)
+    assert server["server_pid"] == 70
+    assert server["ranks"][0]["controller_pid"] == os.getpid()
+    assert server["ranks"][1]["state"] == "not traced"
+
+
+def test_status_without_servers_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing found is no error."""
+    monkeypatch.setattr(discover, "list_runs", list)
+    result = RUNNER.invoke(app, ["status"])
+    assert (result.exit_code, result.output) == (
+        0,
+        "No SGLang server runs here, or none that you may see.\n",
+    )
+
+
+def test_a_reader_that_is_silent_reads_no_more(tmp_path: Path) -> None:
+    """A controller without a sign of life for 3 s is not named."""
+    make_ring(tmp_path / "ring").close()
+    view = RingView(tmp_path / "ring")
+    view.set_word(Word.STATE, State.TRACING)
+    view.set_word(Word.CONTROLLER_PID, os.getpid())
+    view.set_word(Word.HEARTBEAT_NS, 1_000_000_000)
+    quiet = status.describe(RUN.ranks[0], view, 4_100_000_000)
+    heard = status.describe(RUN.ranks[0], view, 3_900_000_000)
+    view.close()
+    assert (quiet.state, quiet.controller_pid) == ("traced", None)
+    assert heard.controller_pid == os.getpid()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_become_a_wish_to_stop(number: signal.Signals) -> None:
+    """The handler is put back afterwards."""
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        wishes = [stop.requested]
+        os.kill(os.getpid(), number)
+        wishes.append(stop.requested)
+    assert wishes == [False, True]
+    assert signal.getsignal(number) is before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    """Under nohup a closed terminal ends nothing."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)

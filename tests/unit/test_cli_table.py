@@ -1,0 +1,265 @@
+"""The table says what the summary holds, in any width."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from spectrace.analysis.summary import CycleTimes, Percentiles, PhaseSummary, Summary, summarize
+from spectrace.attach.session import End, RankState, SessionFacts, Stall
+from spectrace.cli import table
+from spectrace.cli.screens import removal_lines
+from spectrace.cli.table import Removal, Report
+from spectrace.model import PhaseName, TimingMode
+
+
+def times_of(p50_ms: float) -> Percentiles:
+    """Percentiles 1 and 2 ms above the median."""
+    return Percentiles(p50_ms=p50_ms, p95_ms=p50_ms + 1, p99_ms=p50_ms + 2)
+
+
+def phase(name: PhaseName, p50_ms: float, share: float, lag: int = 0) -> PhaseSummary:
+    """One phase."""
+    return PhaseSummary(name=name, time=times_of(p50_ms), share=share, cycles=10, max_lag=lag)
+
+
+PHASES = (
+    phase(PhaseName.DRAFT, 2.18, 0.069),
+    phase(PhaseName.VERIFY, 28.44, 0.896),
+    phase(PhaseName.VERIFY_FORWARD, 27.0, 0.85),
+    phase(PhaseName.DRAFT_EXTEND, 0.5, 0.016),
+    phase(PhaseName.WAIT, 0.004, 0.0001, lag=1),
+)
+
+
+def summary_of(phases: tuple[PhaseSummary, ...] = PHASES) -> Summary:
+    """Ten speculative cycles, after the founding story."""
+    return msgspec.structs.replace(
+        summarize([], 10.0),
+        cycles=10,
+        cycles_per_s=1.0,
+        tokens_per_s=71.3,
+        speculative=CycleTimes(cycles=10, incomplete=0, time=times_of(29.9), phases=phases),
+        verifies=10,
+        accept_length=2.1,
+        server_accept_length=2.2,
+        batch_size_median=1.0,
+        steps_seen=(5,),
+        topk_seen=(1,),
+        draft_tokens_seen=(6,),
+        probe_median_us=23.0,
+        probe_share=0.0008,
+        modes=(TimingMode.HOST,),
+    )
+
+
+def rank(name: str, state: str = "tracing") -> RankState:
+    """A rank that lives."""
+    return RankState(name=name, pid=7, state=state, alive=True, cycles=10, lost_records=0)
+
+
+FACTS = SessionFacts(
+    engine="sglang 0.5.23",
+    algorithm="EAGLE3",
+    worker="EAGLEWorkerV2",
+    device="cuda",
+    overlap=True,
+    unhooked=(),
+    ranks=(rank("TP0"), rank("TP1")),
+    lost_records=0,
+    missing_cycles=0,
+    errors=(),
+)
+
+
+def report_of(summary: Summary, facts: SessionFacts = FACTS, *, final: bool = False) -> Report:
+    """A report of that summary."""
+    return Report(
+        final=final,
+        unix_ns=1,
+        run_id="r",
+        server_pid=7,
+        session=facts,
+        stall=(),
+        summary=summary,
+    )
+
+
+def drawn(report: Report, width: int = 100) -> list[str]:
+    """The lines on a terminal of that width."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(table.render(report), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def cells(lines: list[str], label: str) -> list[str]:
+    """The words of the line that begins with a label."""
+    (line,) = [line for line in lines if line.startswith(label)]
+    return line.removeprefix(label).split()
+
+
+def test_the_headline_names_the_server() -> None:
+    """Engine, algorithm and worker, scheduler, ranks and timing."""
+    assert drawn(report_of(summary_of()))[0] == (
+        "sglang 0.5.23 · EAGLE3 (EAGLEWorkerV2) · overlap scheduler · ranks 2/2 · host timing"
+    )
+
+
+def test_a_rank_that_is_not_traced_is_not_counted() -> None:
+    """One of two is said."""
+    facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0"), rank("TP1", "failed")))
+    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts))
+
+
+def test_at_the_end_the_ranks_are_counted_that_were_traced() -> None:
+    """A rank that was given back was traced, one whose probe failed was not to the end."""
+    ranks = (rank("TP0", "detached"), rank("TP1", "failed"))
+    facts = msgspec.structs.replace(FACTS, ranks=ranks)
+    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts, final=True))
+
+
+def test_a_server_without_speculation_is_named_so() -> None:
+    """SGLang calls it NONE."""
+    facts = msgspec.structs.replace(FACTS, algorithm="NONE", worker="TpModelWorker")
+    assert "no speculation (TpModelWorker)" in table.headline(report_of(summary_of(), facts))
+
+
+def test_sync_timing_is_named_as_slowing() -> None:
+    """Whoever reads its figures reads that."""
+    summary = msgspec.structs.replace(summary_of(), modes=(TimingMode.SYNC,))
+    assert "sync timing, which slows the server" in table.headline(report_of(summary))
+
+
+def test_each_phase_has_its_line() -> None:
+    """p50, p95, p99 in ms and the share in %, parts indented under their parent."""
+    lines = drawn(report_of(summary_of()))
+    assert cells(lines, "cycle ") == ["29.9", "30.9", "31.9"]
+    assert cells(lines, "draft ") == ["2.18", "3.18", "4.18", "6.9"]
+    assert cells(lines, "verify ") == ["28.4", "29.4", "30.4", "90"]
+    assert cells(lines, "  forward ") == ["27.0", "28.0", "29.0", "85"]
+
+
+def test_a_phase_of_the_previous_batch_is_marked() -> None:
+    """The mark is explained below the phases, and absent where there is no lag."""
+    lines = drawn(report_of(summary_of()))
+    assert cells(lines, "wait *") == ["<", "0.01", "1.00", "2.00", "<", "0.1"]
+    assert "* of the previous batch" in lines
+    assert not any("*" in line for line in drawn(report_of(summary_of(PHASES[:4]))))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_it_fits_into_any_terminal(width: int) -> None:
+    """No line is too long, no phase is cut, and every line of the table stays one line."""
+    lines = drawn(report_of(summary_of()), width)
+    assert all(len(line) <= width for line in lines)
+    assert cells(lines, "draft_extend ") == ["0.50", "1.50", "2.50", "1.6"]
+    assert cells(lines, "wait *") == ["<", "0.01", "1.00", "2.00", "<", "0.1"]
+
+
+def test_both_accept_lengths_stand_with_their_definitions() -> None:
+    """The words say what is divided by what."""
+    figures = table.figures(report_of(summary_of()))
+    assert ("accept length", "2.10  (correct drafts + verifies) / verifies") in figures
+    assert (
+        "",
+        "2.20  as SGLang counts: output tokens / verifies, with the prefill's token",
+    ) in figures
+    assert ("speculation", "steps 5, top-k 1, draft tokens 6") in figures
+
+
+def test_the_other_figures() -> None:
+    """Rates, batch size, losses and what tracing costs."""
+    figures = dict(table.figures(report_of(summary_of())))
+    assert figures["cycles/s"] == "1.0"
+    assert figures["tokens/s"] == "71"
+    assert figures["batch size"] == "1 (median)"
+    assert figures["lost"] == "0"
+    assert figures["tracing cost"] == "23 µs a cycle, 0.1 % of its time"
+
+
+def test_losses_are_told_apart() -> None:
+    """Records lost in a ring, and cycles that a rank did not report."""
+    facts = msgspec.structs.replace(FACTS, lost_records=1200, missing_cycles=3)
+    figures = dict(table.figures(report_of(summary_of(), facts)))
+    assert figures["lost"] == "1,200 records, 3 cycles not seen on every rank"
+
+
+def test_functions_that_were_not_found_are_named_as_they_are() -> None:
+    """A name in square brackets is no markup."""
+    facts = msgspec.structs.replace(FACTS, unhooked=("Worker.[draft]",), errors=("TP0: [x] y",))
+    lines = drawn(report_of(summary_of(), facts))
+    assert cells(lines, "not seen") == ["Worker.[draft]"]
+    assert "TP0: [x] y" in lines
+
+
+def test_an_idle_server_is_said_to_be_idle() -> None:
+    """Without cycles there is no table of zeros."""
+    facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0", "armed"), rank("TP1", "armed")))
+    lines = drawn(report_of(summarize([], 10.0), facts))
+    assert "Attached to 2 of 2 ranks. The server is idle." in lines
+    assert not any(line.startswith(("host clock", "tracing cost")) for line in lines)
+
+
+def test_plain_decode_stands_beside_speculation() -> None:
+    """It is the baseline; alone it takes the first line."""
+    plain = CycleTimes(
+        cycles=5, incomplete=0, time=times_of(11.1), phases=(phase(PhaseName.FORWARD, 10.0, 0.9),)
+    )
+    both = msgspec.structs.replace(summary_of(), decode=plain)
+    assert cells(drawn(report_of(both)), "plain decode") == ["11.1", "12.1", "13.1"]
+    alone = msgspec.structs.replace(both, speculative=None, verifies=0, accept_length=None)
+    lines = drawn(report_of(alone))
+    assert cells(lines, "plain decode") == ["11.1", "12.1", "13.1"]
+    assert cells(lines, "forward") == ["10.0", "11.0", "12.0", "90"]
+    assert not any(line.startswith(("cycle ", "accept")) for line in lines)
+
+
+def test_one_line_for_a_log() -> None:
+    """The medians of the phases, without their parts."""
+    line = table.one_line(report_of(summary_of(PHASES[:3])))
+    assert line == (
+        "1.0 cycles/s, 71 tokens/s, cycle 29.9 ms, draft 2.18 ms, verify 28.4 ms, "
+        "accept length 2.10, lost 0, tracing 23 µs a cycle, 0.1 % of its time"
+    )
+
+
+def test_the_stall_of_each_rank_has_its_parts() -> None:
+    """Stop, loading and installing add up to the total; what is to come is said."""
+    stall = Stall(
+        rank="TP0", stop_ms=0.3, loading_ms=1.2, installing_ms=0.05, total_ms=1.55, installed=True
+    )
+    waiting = msgspec.structs.replace(stall, rank="TP1", installed=False)
+    assert table.stall_lines((stall, waiting)) == [
+        "TP0 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs.",
+        (
+            "TP1 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs so far; "
+            "the worker is hooked at its next cycle."
+        ),
+    ]
+
+
+def test_what_was_taken_out_is_said_in_sentences() -> None:
+    """Ranks that are free, foreign wrappers, and ranks that keep the probe."""
+    removals = (
+        Removal(rank="TP0", removed=True, foreign=(), reason=""),
+        Removal(rank="TP1", removed=True, foreign=("A.f", "B.g"), reason=""),
+        Removal(rank="TP2", removed=False, foreign=(), reason="It is paused."),
+    )
+    assert removal_lines(removals) == [
+        "The probe is out of TP0 and TP1: the server goes on without it.",
+        (
+            "TP1: other code wrapped A.f and B.g after us. Our wrapper stays below it and only "
+            "passes calls through."
+        ),
+        "TP2 keeps the probe: It is paused.",
+    ]
+
+
+def test_a_report_is_json() -> None:
+    """It goes through JSON and comes back the same, the end of the session in it."""
+    report = msgspec.structs.replace(report_of(summary_of(), final=True), end=End.SERVER_DIED)
+    assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
