@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Annotated
 
 import typer
@@ -12,27 +12,27 @@ from rich.console import Console
 
 from spectrace.attach import discover
 from spectrace.attach.session import End, TraceSession
-from spectrace.cli import numbers
+from spectrace.attach.tapped import Tap, TappedSession
+from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
+from spectrace.cli.page_options import (
+    MAX_SIZE,
+    RETAIN,
+    MaxSizeOption,
+    PortOption,
+    RetainOption,
+    StoreOption,
+    duration_option,
+)
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
-from spectrace.cli.stopping import Stop, stop_on_signals
+from spectrace.cli.stopping import Stop, stop_on_signals, wait
 from spectrace.cli.table import Report
 from spectrace.model import Run
+from spectrace.server.open import open_page
+from spectrace.server.traced import PageTap
 
 _SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
-
-
-def duration_option(text: str) -> float:
-    """Seconds of a duration on the command line.
-
-    Raises:
-        BadParameter: It is no duration.
-    """
-    try:
-        return numbers.parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def screen_for(*, json: bool) -> Screen:
@@ -82,7 +82,7 @@ def exit_code(report: Report) -> int:
     return 0
 
 
-def attach(
+def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     pid: Annotated[
         int | None, typer.Argument(help="Any process of the server.", show_default=False)
     ] = None,
@@ -102,13 +102,45 @@ def attach(
     json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
     ] = False,
-    no_page: Annotated[bool, typer.Option("--no-page", hidden=True)] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Only the terminal.")] = False,
+    port: PortOption = None,
+    retain: RetainOption = RETAIN,
+    max_size: MaxSizeOption = MAX_SIZE,
+    store: StoreOption = None,
+    otlp_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
-    del no_page  # there is nothing else to show yet
     if (pid is None) == (url is None):
         raise typer.BadParameter("give the server's process id or its --url, one of them.")
-    with stop_on_signals() as stop:
+    screen = screen_for(json=json)
+    with stop_on_signals() as stop, ExitStack() as opened:
         run = discover.find_by_url(url) if url else discover.find_by_pid(pid or 0)
-        code = trace(run, TraceSession, screen_for(json=json), stop, duration_s=duration)
+        taps: list[Tap] = []
+        exporter = None
+        if otlp_endpoint is not None:
+            exporter = opened.enter_context(exporting("otlp", otlp_endpoint, run, screen.note))
+            taps.append(exporter)
+        if not no_page:
+            kept = open_page(retain_s=retain, max_bytes=max_size, directory=store, port=port)
+            hub, server = opened.enter_context(kept)
+            taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
+            screen.note(f"The page: {server.url}")
+        code = trace(
+            run,
+            lambda run: TappedSession(TraceSession(run), taps),
+            screen,
+            stop,
+            duration_s=duration,
+        )
+        nobody_waits = not json and duration is None  # for this command to end
+        if code == _SERVER_DIED and not no_page and nobody_waits:
+            screen.note("The page stays until Ctrl-C, with what was collected.")
+            wait(stop)
     raise typer.Exit(code)

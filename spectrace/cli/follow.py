@@ -26,7 +26,9 @@ _PAUSE_PER_DRAWING = 9  # drawing takes a tenth of our time at most: the server 
 class Session(Protocol):
     """What following needs of `attach.session.TraceSession`."""
 
-    last_cycles: list[Cycle]
+    @property
+    def last_cycles(self) -> list[Cycle]:
+        """What detaching still found."""
 
     @property
     def run(self) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Protocol, TextIO
 
 import msgspec
@@ -30,6 +31,9 @@ class Screen(Protocol):
     """What shows a session."""
 
     every_s: float
+
+    def note(self, text: str) -> None:
+        """Something to know, in a sentence."""
 
     def close(self) -> None:
         """Ends what was live."""
@@ -61,6 +65,10 @@ class LineScreen:
 
     def close(self) -> None:
         """Nothing is live."""
+
+    def note(self, text: str) -> None:
+        """Prints the sentence."""
+        self.say(text)
 
     def say(self, text: str) -> None:
         """Prints a sentence as it is: without markup, without folding for a log."""
@@ -128,6 +136,10 @@ class JsonScreen:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def note(self, text: str) -> None:
+        """Goes to stderr, beside the objects."""
+        print(text, file=sys.stderr)
 
     def close(self) -> None:
         """Nothing is live."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_POLL_S = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -19,6 +21,12 @@ class Stop:
     def request(self) -> None:
         """Asks the loop to end."""
         self.requested = True
+
+
+def wait(stop: Stop) -> None:
+    """Waits until somebody asks to stop."""
+    while not stop.requested:
+        time.sleep(_POLL_S)
 
 
 @contextmanager

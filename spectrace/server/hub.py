@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from spectrace import __version__
+from spectrace.analysis.summary import summarize
 from spectrace.model import Cycle, Run
 from spectrace.server.live import Live, cycles_event, state_event
 from spectrace.server.state import (
@@ -258,16 +257,8 @@ def digest(cycles: Sequence[Cycle]) -> Digest:
     if not cycles:
         return Digest()
     modes, ranks = names_of(cycles)
-    summary = _summarize(cycles, span_s(cycles, WINDOW_S))
+    summary = summarize(cycles, span_s(cycles, WINDOW_S))
     return Digest(modes=modes, ranks=ranks, summary=msgspec.Raw(msgspec.json.encode(summary)))
-
-
-def _summarize(cycles: Sequence[Cycle], window_s: float) -> Any:
-    try:
-        module = importlib.import_module("spectrace.analysis.summary")
-    except ModuleNotFoundError:
-        return None
-    return module.summarize(cycles, window_s)
 
 
 def _by_start(cycles: Iterable[Cycle]) -> list[Cycle]:

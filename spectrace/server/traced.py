@@ -1,18 +1,14 @@
-"""Brings what a traced session finds to the page, beside whoever else follows the session."""
+"""Brings what a traced session finds to the page."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Sequence
 
-from spectrace.attach.inject import TakenOut
-from spectrace.attach.session import End, SessionFacts, Stall, TraceSession
+from spectrace.attach.session import End, SessionFacts
 from spectrace.model import Cycle, Run
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
 
-_TELL_S = 0.5
 _ENDS = {
     None: (Life.DETACHED, "Tracing was ended; the server goes on without it."),
     End.SERVER_DIED: (Life.SERVER_GONE, "The server has ended; what was measured is still here."),
@@ -22,95 +18,33 @@ _ENDS = {
 }
 
 
-class PagedSession:
-    """A session that can be used in the place of another one and shows it on the page.
+class PageTap:
+    """A tap on a session (`attach.tapped.Tap`) that fills the page.
 
     Args:
-        session: What is traced; entered and left with this one.
-        hub: Where its cycles and facts go.
-        clock_s: A clock that never goes back, in s.
+        hub: Where the cycles and facts go.
+        export_lost: Cycles that an exporter could not deliver, shown beside the other losses.
     """
 
-    def __init__(
-        self, session: TraceSession, hub: Hub, clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._session = session
+    def __init__(self, hub: Hub, export_lost: Callable[[], int] = lambda: 0) -> None:
         self._hub = hub
-        self._clock_s = clock_s
-        self._told_s = clock_s()
-        self._ended = False
+        self._export_lost = export_lost
 
-    def __enter__(self) -> PagedSession:  # noqa: PYI034 - Self came with Python 3.11
-        """Enters the session.
-
-        Raises:
-            SpectraceError: As the session.
-        """
-        self._session.__enter__()
-        self._tell()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends the session, as `detach`."""
-        self.detach()
-
-    @property
-    def run(self) -> Run:
-        """As the session's."""
-        return self._session.run
-
-    @property
-    def end(self) -> End | None:
-        """As the session's."""
-        return self._session.end
-
-    @property
-    def last_cycles(self) -> list[Cycle]:
-        """As the session's."""
-        return self._session.last_cycles
-
-    def facts(self) -> SessionFacts:
-        """As the session's."""
-        return self._session.facts()
-
-    def stall(self) -> list[Stall]:
-        """As the session's."""
-        return self._session.stall()
-
-    def poll(self) -> list[Cycle]:
-        """As the session's; the page gets the same cycles."""
-        cycles = self._session.poll()
-        self._hub.feed(cycles)
-        if self._clock_s() - self._told_s >= _TELL_S:
-            self._tell()
-        return cycles
-
-    def _tell(self) -> None:
-        self._told_s = self._clock_s()
-        run = self._session.run
+    def tell(self, run: Run, facts: SessionFacts) -> None:
+        """Puts the run and its facts on the page."""
         self._hub.put_run(run, Source.ATTACHED)
-        self._hub.tell(run.run_id, facts_of(self._session.facts()))
+        self._hub.tell(run.run_id, facts_of(facts, self._export_lost()))
 
-    def detach(self) -> list[TakenOut]:
-        """As the session's; the page gets what was still in the rings, and how it ended."""
-        if self._ended:
-            return self._session.detach()
-        self._ended = True
-        why = self._session.end
-        try:
-            return self._session.detach()
-        finally:
-            self._hub.feed(self._session.last_cycles)
-            self._tell()
-            self._hub.end(self._session.run.run_id, *_ENDS[why])
+    def feed(self, cycles: Sequence[Cycle]) -> None:
+        """Passes cycles on to the store and the live stream."""
+        self._hub.feed(cycles)
+
+    def end(self, run: Run, end: End | None) -> None:
+        """Says on the page that the session is over, and why."""
+        self._hub.end(run.run_id, *_ENDS[end])
 
 
-def facts_of(facts: SessionFacts) -> RunFacts:
+def facts_of(facts: SessionFacts, export_lost: int = 0) -> RunFacts:
     """The same facts for the page."""
     return RunFacts(
         worker=facts.worker,
@@ -120,7 +54,7 @@ def facts_of(facts: SessionFacts) -> RunFacts:
         reporting=frozenset(
             rank.name for rank in facts.ranks if rank.alive and rank.state == "tracing"
         ),
-        lost=Lost(records=facts.lost_records, missing=facts.missing_cycles),
+        lost=Lost(records=facts.lost_records, missing=facts.missing_cycles, export=export_lost),
         message=_message(facts),
     )
 

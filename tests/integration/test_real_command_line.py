@@ -17,7 +17,7 @@ from tests.helpers.command import TIMEOUT_S, first_line_with, run, start
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.conftest import Served
+    from tests.conftest import Served
 
 
 def no_ring_left(pids: list[int]) -> bool:

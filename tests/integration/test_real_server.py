@@ -15,9 +15,9 @@ from spectrace.attach import ring_file
 from spectrace.attach.discover import find_by_pid
 from spectrace.attach.session import TraceSession
 from spectrace.model import Cycle, CycleKind, PhaseName
+from tests.conftest import REQUESTS, TOKENS, Served
 from tests.helpers.peek import peek
 from tests.helpers.tracing import Collected, requests_of, traced
-from tests.integration.conftest import REQUESTS, TOKENS, Served
 
 if TYPE_CHECKING:
     from examples.sglang_cpu.load import Answer

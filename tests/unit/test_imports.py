@@ -20,7 +20,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "collect": {"model", "probe.layout"},
     "analysis": {"model"},
     "attach": {"model", "collect", "probe.layout"},
-    "cli": {"model", "collect", "analysis", "attach", "probe.layout"},
+    "otlp": {"model"},
+    "store": {"model"},
+    "server": {"model", "otlp", "store", "analysis", "attach"},
+    "cli": {"model", "collect", "analysis", "attach", "store", "server", "probe.layout"},
 }
 FREE = {"errors"}
 

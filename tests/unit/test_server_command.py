@@ -11,7 +11,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from spectrace.cli.serve import serve, size_option
+from spectrace.cli.page_options import size_option
+from spectrace.cli.serve import serve
 
 APP = typer.Typer()
 APP.command()(serve)

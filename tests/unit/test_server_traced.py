@@ -10,10 +10,11 @@ import pytest
 
 from spectrace.attach.inject import TakenOut
 from spectrace.attach.session import End, RankState, SessionFacts, TraceSession
+from spectrace.attach.tapped import TappedSession
 from spectrace.model import Cycle
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, RunState, Source
-from spectrace.server.traced import PagedSession
+from spectrace.server.traced import PageTap
 from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
@@ -71,7 +72,11 @@ class Stage:
         self.store = store
         self.session = Session()
         self.hub = Hub(store, sink=store, clock_s=self.clock)
-        self.paged = PagedSession(cast("TraceSession", self.session), self.hub, self.clock)
+        self.paged = self.tapped()
+
+    def tapped(self) -> TappedSession:
+        """The session with the page following it."""
+        return TappedSession(cast("TraceSession", self.session), [PageTap(self.hub)], self.clock)
 
     def clock(self) -> float:
         """The time in s."""
@@ -158,5 +163,5 @@ def test_a_run_that_is_traced_again_is_no_longer_ended(stage: Stage) -> None:
         pass
     assert stage.state().state is Life.DETACHED
     stage.now_s = 5
-    with PagedSession(cast("TraceSession", stage.session), stage.hub, stage.clock):
+    with stage.tapped():
         assert stage.state().state is Life.IDLE

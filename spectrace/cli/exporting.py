@@ -1,0 +1,97 @@
+"""Finds the exporter for a format and lets it follow a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from spectrace.attach.session import End, SessionFacts
+from spectrace.errors import SpectraceError
+from spectrace.model import Cycle, Run
+
+_GROUP = "spectrace.exporters"
+
+
+class Stats(Protocol):
+    """What an exporter says of its work."""
+
+    @property
+    def lost_cycles(self) -> int:
+        """Cycles that did not arrive."""
+
+    def loss(self) -> str:
+        """One sentence on what did not arrive, empty if everything did."""
+
+
+class Exporter(Protocol):
+    """What an entry point of the group `spectrace.exporters` makes."""
+
+    run: Run
+
+    @property
+    def stats(self) -> Stats:
+        """What became of the cycles so far."""
+
+    def add(self, cycles: Sequence[Cycle]) -> None:
+        """Takes cycles; returns at once."""
+
+    def close(self, timeout_s: float = 1.0) -> Stats:
+        """Sends what waits and gives up what is not gone in time."""
+
+
+class ExporterTap:
+    """A tap on a session (`attach.tapped.Tap`) that sends its cycles on.
+
+    Args:
+        exporter: Where they go.
+    """
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def lost(self) -> int:
+        """Cycles that did not arrive so far."""
+        return self._exporter.stats.lost_cycles
+
+    def tell(self, run: Run, facts: SessionFacts) -> None:
+        """Tells the exporter what more is known of the run."""
+        del facts
+        self._exporter.run = run
+
+    def feed(self, cycles: Sequence[Cycle]) -> None:
+        """Hands cycles over."""
+        self._exporter.add(cycles)
+
+    def end(self, run: Run, end: End | None) -> None:
+        """Nothing: what still waits is sent when the exporter is closed."""
+
+
+@contextmanager
+def exporting(
+    name: str, target: str, run: Run, note: Callable[[str], None]
+) -> Iterator[ExporterTap]:
+    """An exporter that is closed at the end, within a second.
+
+    Args:
+        name: Of the format, as the entry point.
+        target: Where the cycles go.
+        run: What is known of the run so far.
+        note: Takes the sentence on what did not arrive.
+
+    Raises:
+        SpectraceError: There is no such exporter, or the target cannot be one.
+    """
+    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    if found is None:
+        raise SpectraceError(
+            f"The exporter {name!r} is not installed here: install spectrace again, whole."
+        )
+    exporter: Exporter = found.load()(target, run)
+    try:
+        yield ExporterTap(exporter)
+    finally:
+        loss = exporter.close().loss()
+        if loss:
+            note(f"To {target}: {loss}")

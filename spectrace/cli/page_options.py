@@ -1,0 +1,84 @@
+"""The options that commands share: durations, sizes, and how the page is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spectrace.cli import numbers
+from spectrace.server.run import DEFAULT_PORT
+
+# Any: typer sends a default through the option's parser as well.
+RETAIN: Any = "10m"
+MAX_SIZE: Any = "1GB"
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?")
+_POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+
+
+def duration_option(text: str) -> float:
+    """Seconds of a duration on the command line.
+
+    Raises:
+        BadParameter: It is no duration.
+    """
+    try:
+        return numbers.parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def size_option(text: str) -> int:
+    """Bytes of a size on the command line, such as 500MB, 1GB or 1GiB.
+
+    Raises:
+        BadParameter: It is no size, or one of nothing.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no size: write 500MB, 1GB or 1GiB.")
+    number, prefix, binary = match.groups()
+    size = int(float(number) * (1024 if binary else 1000) ** _POWERS[prefix])
+    if size <= 0:
+        raise typer.BadParameter(f"{text!r} leaves no room: write 500MB, 1GB or 1GiB.")
+    return size
+
+
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help=f"Port of the page; the next free one from {DEFAULT_PORT} on if not given.",
+        show_default=False,
+    ),
+]
+RetainOption = Annotated[
+    float,
+    typer.Option(
+        parser=duration_option,
+        metavar="TIME",
+        help=f"Keep cycles for so long; {RETAIN} if not given.",
+        show_default=False,
+    ),
+]
+MaxSizeOption = Annotated[
+    int,
+    typer.Option(
+        parser=size_option,
+        metavar="SIZE",
+        help=f"Keep no more than so much; {MAX_SIZE} if not given.",
+        show_default=False,
+    ),
+]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep the cycles here beyond the end of this command.",
+        show_default=False,
+    ),
+]

@@ -1,0 +1,172 @@
+"""The page in a real Chromium, fed by a real server: live, paused, true, and after the end."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from examples.sglang_cpu.load import LoadLoop, generate
+from examples.sglang_cpu.server import CpuServer, ServerOptions
+from spectrace.attach import ring_file
+from spectrace.collect.reader import PHASES, CycleRecord, RingReader
+from spectrace.collect.ring_view import RingView
+from tests.helpers.page import Paged, paged, until
+
+TIMEOUT_MS = 20_000
+NS_PER_MS = 1e6
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[CpuServer]:
+    """A real EAGLE-3 server with the overlap scheduler, the production default."""
+    with CpuServer(ServerOptions(scheduler="overlap")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def traced(server: CpuServer) -> Iterator[Paged]:
+    """Spectrace attached to it, with its page, while four requests are always under way."""
+    with (
+        LoadLoop(server.url, concurrency=4),
+        paged("attach", str(server.pid), "--port", "0") as it,
+    ):
+        until(lambda: it.runs() and len(it.cycles()) > 50)
+        yield it
+
+
+def rounding(shown: str) -> float:
+    """By how much a number may be off for being written with its number of decimals."""
+    return 0.51 * 10.0 ** -len(shown.partition(".")[2])
+
+
+def newest_cycle(page: Page) -> int:
+    """The number of the cycle at the top of the table behind the canvas."""
+    text = page.locator(".waterfall table tbody tr th").first.text_content() or ""
+    return int(text.replace(",", ""))
+
+
+def open_page(page: Page, traced: Paged, path: str = "/") -> None:
+    """Opens the page and waits until it shows cycles."""
+    page.goto(traced.url + path)
+    expect(page.locator(".waterfall table tbody tr").first).to_be_attached(timeout=TIMEOUT_MS)
+
+
+def test_new_cycles_arrive_while_nobody_touches_the_page(page: Page, traced: Paged) -> None:
+    """The newest cycle's number rises by itself."""
+    open_page(page, traced)
+    first = newest_cycle(page)
+    until(lambda: newest_cycle(page) > first)
+
+
+def test_pause_holds_the_picture_and_counts_what_comes(page: Page, traced: Paged) -> None:
+    """Space freezes the picture, says how many are new, and Space brings it back to live."""
+    open_page(page, traced)
+    page.keyboard.press("Space")
+    expect(page.get_by_text("Paused").first).to_be_visible()
+    held = newest_cycle(page)
+    expect(page.get_by_text(re.compile(r"^[\d,]+ new$")).first).to_be_visible(timeout=TIMEOUT_MS)
+    assert newest_cycle(page) == held
+    page.keyboard.press("Space")
+    until(lambda: newest_cycle(page) > held)
+
+
+def test_a_cycles_phases_are_what_the_ring_said(
+    page: Page, traced: Paged, server: CpuServer
+) -> None:
+    """The table of a selected cycle has each phase's time as the probe recorded it."""
+    (pid,) = server.scheduler_pids()
+    view = RingView(ring_file.ring_path(pid))
+    reader = RingReader(view, join=True)
+    found: list[CycleRecord] = []
+
+    def recorded() -> CycleRecord | None:
+        found.extend(r for r in reader.poll() if isinstance(r, CycleRecord) and r.steps)
+        return found[0] if len(found) > 20 else None
+
+    record = until(recorded)
+    view.close()
+    (run,) = traced.runs()
+    open_page(page, traced, f"/#run={run['run']}&cycle={record.number}")
+    drawer = page.get_by_role("complementary", name=f"Cycle {record.number:,}")
+    expect(drawer).to_be_visible(timeout=TIMEOUT_MS)
+    shown = {}
+    for row in drawer.locator("table").first.locator("tbody tr").all():
+        label = row.locator("th").inner_text()
+        # "schedule 2x" occurs twice, "wait ◂ of cycle 9" belongs to another cycle.
+        name = re.split(r"\s*(?:\d|◂|$)", label, maxsplit=1)[0].replace(" ", "_")
+        shown[name] = row.locator("td").first.inner_text().replace(",", "")
+    expected: dict[str, float] = {}
+    ends = [*(offset for _, _, offset in record.marks[1:]), record.length_ns]
+    for (phase, _, start), end in zip(record.marks, ends, strict=True):
+        name = PHASES[phase].value.rpartition(".")[2]
+        expected[name] = expected.get(name, 0.0) + (end - start) / NS_PER_MS
+    for name, milliseconds in expected.items():
+        assert float(shown[name]) == pytest.approx(milliseconds, abs=rounding(shown[name])), name
+    length_ms = record.length_ns / NS_PER_MS
+    assert float(shown["cycle"]) == pytest.approx(length_ms, abs=rounding(shown["cycle"]))
+
+
+def test_results_of_the_previous_batch_are_marked(page: Page, traced: Paged) -> None:
+    """With the overlap scheduler `wait` and `result` name the cycle that they belong to."""
+    cycles = traced.cycles()
+    number = next(
+        n
+        for n, cycle in sorted(cycles.items())[20:]
+        for p in cycle["ranks"][0]["phases"]
+        if p[0] == "result" and p[4] == n - 1
+    )
+    (run,) = traced.runs()
+    open_page(page, traced, f"/#run={run['run']}&cycle={number}")
+    drawer = page.get_by_role("complementary", name=f"Cycle {number:,}")
+    expect(drawer.get_by_text(f"of cycle {number - 1:,}").first).to_be_visible(timeout=TIMEOUT_MS)
+
+
+def test_a_second_spectrace_shows_the_same_cycles_sent_over_otlp(server: CpuServer) -> None:
+    """What one spectrace sends, another that only serves has, each cycle the same."""
+    with paged("serve", "--port", "0") as receiver:
+        arguments = ("--port", "0", "--otlp-endpoint", receiver.url)
+        with paged("attach", str(server.pid), *arguments) as sender:
+            generate(server.url, requests=8, concurrency=4, max_new_tokens=16, tag="sent")
+            sent = until(lambda: sender.runs() and sender.cycles())
+            until(lambda: receiver.runs() and set(sent) <= set(receiver.cycles()))
+            sent, received = sender.cycles(), receiver.cycles()
+        both = sorted(set(sent) & set(received))
+        assert len(both) >= 10
+        assert all(b - a == 1 for a, b in pairwise(both))
+        for number in both:
+            assert received[number] == sent[number]
+        (run,) = receiver.runs()
+        assert run["source"] == "received"
+        assert run["engine"] == "sglang 0.5.23"
+
+
+def test_killing_the_pages_process_does_not_touch_the_server(server: CpuServer) -> None:
+    """After SIGKILL to spectrace requests go on with the same tokens."""
+    before = generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="before")
+    with paged("attach", str(server.pid), "--port", "0") as it:
+        it.process.send_signal(signal.SIGKILL)
+        it.process.wait()
+        after = generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="after")
+    assert [a.token_ids for a in after] == [b.token_ids for b in before]
+
+
+def test_a_dead_server_leaves_the_page_with_what_was_collected(page: Page) -> None:
+    """The page says that the server ended and still shows its cycles."""
+    with (
+        CpuServer(ServerOptions()) as server,
+        paged("attach", str(server.pid), "--port", "0") as it,
+    ):
+        generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="last")
+        until(lambda: it.runs() and it.cycles())
+        open_page(page, it)
+        server.stop()
+        expect(page.get_by_text(re.compile("server.* ended")).first).to_be_visible(
+            timeout=TIMEOUT_MS
+        )
+        assert len(it.cycles()) > 5
+        expect(page.locator(".waterfall table tbody tr").first).to_be_attached()

@@ -1,0 +1,94 @@
+"""Runs spectrace with its page as a person would, and reads its API, for tests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+
+from tests.helpers.command import SPECTRACE, TIMEOUT_S
+
+T = TypeVar("T")
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Paged:
+    """A running command that serves a page.
+
+    Attributes:
+        process: The command.
+        url: Its page.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def get(self, path: str) -> Any:
+        """The JSON that the API answers."""
+        answer = httpx.get(f"{self.url}{path}", timeout=TIMEOUT_S)
+        answer.raise_for_status()
+        return answer.json()
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The runs that it knows."""
+        runs: list[dict[str, Any]] = self.get("/api/state")["runs"]
+        return runs
+
+    def cycles(self, limit: int = 200) -> dict[int, dict[str, Any]]:
+        """The newest cycles of its only run, by number."""
+        (run,) = self.runs()
+        found = self.get(f"/api/runs/{run['run']}/cycles?limit={limit}")["cycles"]
+        return {cycle["n"]: cycle for cycle in found}
+
+
+@contextmanager
+def paged(*arguments: str) -> Iterator[Paged]:
+    """Runs a command that says where its page is; ends it by Ctrl-C."""
+    process = subprocess.Popen(
+        [SPECTRACE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield Paged(process, _page_of(process))
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+
+
+def _page_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("The page: "):
+            return line.split()[-1]
+    raise AssertionError("".join(said))
+
+
+def until(what: Callable[[], T | None], timeout_s: float = TIMEOUT_S) -> T:
+    """Asks again and again until there is an answer, and returns it."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, "nothing came"
+        time.sleep(POLL_S)
+
+
+def as_json(value: Any) -> str:
+    """For comparisons that show where they fail."""
+    return json.dumps(value, indent=1, sort_keys=True)

@@ -1,0 +1,331 @@
+// A simulated spectrace server for work on the page: synthetic cycles, the real contract.
+//
+//   node dev/simulated-server.mjs [--port 8765] [--scenario overlap] [--rate 30] [--fill 900]
+//
+// Nothing here was measured. Scenarios: see SCENARIOS. It serves the built page too, with the
+// Content-Security-Policy that the real server sends.
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const PAGE = fileURLToPath(new URL("../../spectrace/server/page/", import.meta.url));
+const CSP = [
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'",
+  "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+].join("; ");
+const TYPES = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+};
+const KEPT = 5000;
+
+const BASE = {
+  ranks: 1,
+  batch: 1,
+  steps: 5,
+  overlap: true,
+  verifyMs: 6.4,
+  mode: "host",
+  kind: "speculative",
+};
+const SCENARIOS = {
+  overlap: BASE,
+  plain: { ...BASE, overlap: false },
+  batch: { ...BASE, batch: 4 },
+  large: { ...BASE, batch: 96, verifyMs: 14 },
+  eight: { ...BASE, ranks: 8, batch: 2, verifyMs: 26 },
+  decode: { ...BASE, kind: "decode", steps: 0, verifyMs: 9 },
+  sync: { ...BASE, mode: "sync" },
+  off: { ...BASE, mode: "off" },
+  long: { ...BASE, steps: 16 },
+  lost: { ...BASE, ranks: 2, lost: { records: 214, missing: 3, export: 0 }, silent: 1 },
+  holes: { ...BASE, ranks: 2, holes: true },
+  two: { ...BASE, runs: 2 },
+  empty: { ...BASE, runs: 0 },
+  idle: { ...BASE, state: "idle" },
+  waiting: { ...BASE, state: "idle", none: true },
+  gone: { ...BASE, state: "server_gone" },
+};
+
+const { values: options } = parseArgs({
+  options: {
+    port: { type: "string", default: "8765" },
+    scenario: { type: "string", default: "overlap" },
+    rate: { type: "string", default: "30" },
+    fill: { type: "string", default: "900" },
+  },
+});
+const scenario = SCENARIOS[options.scenario];
+if (!scenario) {
+  console.error(`No scenario ${options.scenario}. There are: ${Object.keys(SCENARIOS).join(", ")}`);
+  process.exit(2);
+}
+
+let seed = 7;
+const random = () => {
+  seed = (seed * 16_807) % 2_147_483_647;
+  return seed / 2_147_483_647;
+};
+const spread = (value, by) => value * (1 + by * (random() + random() + random() - 1.5));
+const us = (value) => Math.round(value * 1000);
+
+class SimulatedRun {
+  constructor(place) {
+    this.id = `${place}`.repeat(32).replaceAll("0", "a");
+    this.place = place;
+    this.cycles = [];
+    this.n = 4000;
+    this.endNs = BigInt(Date.now()) * 1_000_000n;
+  }
+
+  next() {
+    this.n += 1;
+    const extend = this.n % 97 === 0;
+    const kind = extend ? "extend" : scenario.kind;
+    const verifies = kind === "speculative";
+    const ranks = Array.from({ length: scenario.ranks }, (_, rank) => this.rank(kind, rank)).filter(
+      (_, rank) => rank !== scenario.silent,
+    );
+    const cycle = {
+      run: this.id,
+      group: "",
+      n: this.n,
+      kind,
+      batch: extend ? 1 : scenario.batch,
+      steps: verifies ? scenario.steps : 0,
+      topk: verifies ? 1 : 0,
+      draft_tokens: verifies ? scenario.steps + 1 : 0,
+      t0: String(this.endNs),
+      ranks,
+      requests: scenario.overlap ? null : this.rows(kind),
+    };
+    this.endNs += BigInt(ranks[0].end);
+    const before = this.cycles.at(-1);
+    const amended = [];
+    if (before && before.requests === null) {
+      const whole = { ...before, requests: this.rows(before.kind) };
+      this.cycles[this.cycles.length - 1] = whole;
+      amended.push(whole);
+    }
+    this.cycles.push(cycle);
+    this.cycles.splice(0, Math.max(0, this.cycles.length - KEPT));
+    return [...amended, cycle];
+  }
+
+  rank(kind, place) {
+    let now = place === 0 ? 0 : us(20 + 300 * random() ** 6);
+    const start = now;
+    const phases = [];
+    const add = (name, length, ofCycle = this.n) => {
+      const end = now + us(length);
+      phases.push([name, "host", now, end, ofCycle]);
+      now = end;
+    };
+    const of = scenario.overlap ? this.n - 1 : this.n;
+    add("resolve", spread(98, 0.3));
+    if (kind === "speculative") {
+      add("draft", spread(870, 0.1) * (scenario.steps / 5));
+      add("verify.prepare", spread(340, 0.1));
+      add("verify.forward", spread(scenario.verifyMs * 850, 0.03) + (random() < 0.02 ? 2400 : 0));
+      add("verify.sample", spread(scenario.verifyMs * 150, 0.1));
+      add("verify.commit", spread(120, 0.2));
+      add("draft_extend", spread(620, 0.1));
+    } else {
+      add("forward", spread(kind === "extend" ? 21_000 : scenario.verifyMs * 1000, 0.04));
+      if (scenario.kind === "speculative") {
+        add("draft_extend", spread(900, 0.1));
+      }
+    }
+    add("schedule", spread(120, 0.3));
+    add("wait", spread(260, 0.6), of);
+    add("result", spread(180, 0.2) + 9 * scenario.batch, of);
+    add("schedule", spread(150, 0.3));
+    const off = scenario.mode === "off";
+    const hole = scenario.holes && place === 1 && this.n % 5 === 0;
+    const reported = off ? 0 : phases.length - (hole ? 4 : 0);
+    return {
+      rank: `TP${place}`,
+      start,
+      end: now,
+      mode: scenario.mode,
+      probe_ns: us(spread(49, 0.2)),
+      ended_idle: this.n % 61 === 0,
+      incomplete: Boolean(hole),
+      phases: phases.slice(0, reported),
+    };
+  }
+
+  rows(kind) {
+    const count = kind === "extend" ? 1 : scenario.batch;
+    return Array.from({ length: count }, (_, place) => {
+      const overshoot = this.n % 53 === 0 && place === 0;
+      if (kind !== "speculative") {
+        return {
+          id: `chatcmpl-${place}7c1e93d2b8f0`,
+          correct: null,
+          tokens: 1,
+          overshoot: false,
+          health: false,
+        };
+      }
+      let correct = 0;
+      while (correct < scenario.steps && random() < 0.62 - 0.06 * correct) {
+        correct += 1;
+      }
+      return {
+        id: `chatcmpl-${place}7c1e93d2b8f04e61a${place}4`,
+        correct,
+        tokens: overshoot ? 0 : correct + 1,
+        overshoot,
+        health: false,
+      };
+    });
+  }
+
+  state() {
+    const last = this.cycles.at(-1);
+    return {
+      run: this.id,
+      host: `gpu-0${this.place + 6}`,
+      server_pid: 41_207 + this.place,
+      command: [
+        "python",
+        "-m",
+        "sglang.launch_server",
+        "--model-path",
+        `/models/Simulated-8B${this.place > 1 ? "-b" : ""}`,
+      ],
+      engine: "sglang 0.5.23",
+      source: "attached",
+      state: scenario.state ?? "tracing",
+      message: "",
+      ranks: Array.from({ length: scenario.ranks }, (_, rank) => ({
+        name: `TP${rank}`,
+        pid: 41_300 + rank,
+        reporting: rank !== scenario.silent,
+      })),
+      modes: [scenario.mode],
+      worker: "EAGLEWorkerV2",
+      algorithm: scenario.kind === "speculative" ? "EAGLE3" : "",
+      overlap: scenario.overlap,
+      device: "cuda",
+      lost: scenario.lost ?? { records: 0, missing: 0, export: 0 },
+      summary: null,
+      stored: {
+        cycles: this.cycles.length,
+        bytes: this.cycles.length * 2300,
+        retain_s: 600,
+        first_n: this.cycles[0]?.n ?? null,
+        last_n: last?.n ?? null,
+      },
+    };
+  }
+}
+
+const runs = Array.from({ length: scenario.runs ?? 1 }, (_, place) => new SimulatedRun(place + 1));
+for (const run of runs) {
+  const fill = scenario.none ? 0 : Number(options.fill);
+  run.endNs -= BigInt(Math.round((fill / Number(options.rate)) * 1e9));
+  for (let place = 0; place < fill; place += 1) {
+    const began = run.endNs;
+    run.next();
+    run.endNs = began + BigInt(Math.round(1e9 / Number(options.rate)));
+  }
+}
+
+const listeners = new Set();
+const send = (response, event, data) =>
+  response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+const state = () => ({
+  version: "0.1.0",
+  runs: runs.map((run) => run.state()),
+  otlp_endpoint: "http://127.0.0.1:4318",
+});
+
+if (!(scenario.state || scenario.none)) {
+  setInterval(() => {
+    for (const run of runs) {
+      const fresh = new Map();
+      for (let place = 0; place < Number(options.rate) / 10; place += 1) {
+        const began = run.endNs;
+        for (const cycle of run.next()) {
+          fresh.set(cycle.n, cycle);
+        }
+        run.endNs = began + BigInt(Math.round(1e9 / Number(options.rate)));
+      }
+      for (const response of listeners) {
+        send(
+          response,
+          "cycles",
+          [...fresh.values()].sort((a, b) => a.n - b.n),
+        );
+      }
+    }
+  }, 100);
+}
+setInterval(() => {
+  for (const response of listeners) {
+    send(response, "state", state());
+  }
+}, 500);
+
+function json(response, status, body) {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(body));
+}
+
+function live(request, response) {
+  response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+  send(response, "state", state());
+  for (const run of runs) {
+    send(response, "cycles", run.cycles.slice(-200));
+  }
+  listeners.add(response);
+  request.on("close", () => listeners.delete(response));
+}
+
+async function file(path, response) {
+  const inside = normalize(path === "/" ? "/index.html" : path);
+  try {
+    const body = await readFile(join(PAGE, inside));
+    response.writeHead(200, {
+      "content-type": TYPES[extname(inside)] ?? "application/octet-stream",
+      "content-security-policy": CSP,
+      "cache-control": inside.startsWith("/assets/") ? "max-age=31536000, immutable" : "no-cache",
+    });
+    response.end(body);
+  } catch {
+    json(response, 404, { detail: "Not found" });
+  }
+}
+
+createServer((request, response) => {
+  const url = new URL(request.url, "http://localhost");
+  const stored = /^\/api\/runs\/([^/]+)\/cycles(?:\/(\d+))?$/.exec(url.pathname);
+  if (url.pathname === "/api/live") {
+    live(request, response);
+  } else if (url.pathname === "/api/state") {
+    json(response, 200, state());
+  } else if (stored) {
+    const run = runs.find((each) => each.id === stored[1]);
+    const found = run?.cycles.find((cycle) => cycle.n === Number(stored[2]));
+    if (!run || (stored[2] && !found)) {
+      json(response, 404, { detail: "Not found" });
+    } else if (found) {
+      json(response, 200, found);
+    } else {
+      const before = Number(url.searchParams.get("before") ?? Number.POSITIVE_INFINITY);
+      const limit = Number(url.searchParams.get("limit") ?? 200);
+      const older = run.cycles.filter((cycle) => cycle.n < before).slice(-limit);
+      json(response, 200, { cycles: older.reverse() });
+    }
+  } else {
+    void file(url.pathname, response);
+  }
+}).listen(Number(options.port), "127.0.0.1", () => {
+  console.log(`Simulated (${options.scenario}): http://127.0.0.1:${options.port}/`);
+});

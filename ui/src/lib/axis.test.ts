@@ -1,0 +1,58 @@
+import { describe, expect, test as it } from "vitest";
+import { axisSpan, decimalsOf, limits, niceStep, ticks } from "./axis.ts";
+
+it("steps are 1, 2 or 5 times a power of ten", () => {
+  expect([0.3, 1, 1.1, 3, 7, 40].map(niceStep)).toEqual([0.5, 1, 2, 5, 10, 50]);
+  expect([0, Number.NaN].map(niceStep)).toEqual([1, 1]);
+});
+
+it("ticks are round and inside", () => {
+  expect(ticks({ start: 0, end: 10 }, 5)).toEqual([0, 2, 4, 6, 8, 10]);
+  expect(ticks({ start: 3.1, end: 4 }, 2)).toEqual([3.5, 4]);
+});
+
+it("a step has as many decimals as it needs", () => {
+  expect([10, 1, 0.5, 0.02].map(decimalsOf)).toEqual([0, 0, 1, 2]);
+});
+
+describe("the limits of a track", () => {
+  it("are round and hold all values", () => {
+    const range = limits([9.1, null, 11.7], null);
+    expect(range).toEqual({ start: 8, end: 12 });
+  });
+
+  it("stay while the values fit and fill enough", () => {
+    const now = { start: 8, end: 12 };
+    expect(limits([9, 11], now)).toBe(now);
+    expect(limits([9, 12.5], now)).not.toBe(now);
+  });
+
+  it("are kept without values, and never begin below the floor", () => {
+    const now = { start: 8, end: 12 };
+    expect(limits([null], now)).toBe(now);
+    expect(limits([null], null)).toBeNull();
+    expect(limits([1.1, 4], null, 1)?.start).toBe(1);
+  });
+
+  it("have a length even if all values are the same", () => {
+    const range = limits([0, 0], null);
+    expect(range?.end).toBeGreaterThan(range?.start ?? 0);
+  });
+});
+
+describe("the waterfall's axis", () => {
+  it("holds nine tenths of the cycles", () => {
+    expect(axisSpan([...Array.from({ length: 19 }, () => 29), 500], null)).toBe(35);
+  });
+
+  it("stays while they fit and fill half of it", () => {
+    expect(axisSpan([20], 35)).toBe(35);
+    expect(axisSpan([40], 35)).toBe(45);
+    expect(axisSpan([10], 35)).toBe(12);
+  });
+
+  it("has a length without cycles", () => {
+    expect(axisSpan([], null)).toBe(10);
+    expect(axisSpan([], 35)).toBe(35);
+  });
+});

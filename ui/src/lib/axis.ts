@@ -1,0 +1,75 @@
+// Limits and ticks of axes.
+import { ascending, percentile } from "./summary.ts";
+
+const STEPS = [1, 2, 5, 10] as const;
+const SPANS = [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10] as const;
+
+/** A stretch of an axis. */
+export interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The smallest of 1, 2, 5 times a power of ten that is at least `value`. */
+export function niceStep(value: number): number {
+  return nice(value, STEPS);
+}
+
+/** Round numbers from `start` to `end`, at most about `most` of them. */
+export function ticks({ start, end }: Range, most: number): number[] {
+  const step = niceStep((end - start) / Math.max(1, most));
+  const first = Math.ceil(start / step - 1e-9);
+  const count = Math.floor(end / step + 1e-9) - first + 1;
+  // Multiplied, not added up, so that 0.3 stays 0.3 as well as it can.
+  return Array.from({ length: Math.max(0, count) }, (_, place) => (first + place) * step);
+}
+
+/** As many decimals as a step needs. */
+export function decimalsOf(step: number): number {
+  return Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+}
+
+/**
+ * Round limits around the values, those of `now` if they still fit: limits that move with
+ * every second could not be read. Never below `floor`. Null without values.
+ */
+export function limits(
+  values: readonly (number | null)[],
+  now: Range | null,
+  floor = 0,
+): Range | null {
+  const known = values.filter((value) => value !== null);
+  if (known.length === 0) {
+    return now;
+  }
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const room = Math.max(high - low, high * 0.1, 1e-3);
+  if (now && low >= now.start && high <= now.end && room >= (now.end - now.start) * 0.3) {
+    return now;
+  }
+  const step = niceStep(room / 2);
+  const start = Math.max(floor, Math.floor((low - room * 0.1) / step) * step);
+  const end = Math.ceil((high + room * 0.1) / step) * step;
+  return { start, end: end > start ? end : start + step };
+}
+
+/**
+ * A round length of the waterfall's axis for these durations: nine tenths of the cycles fit
+ * with room to spare. `now` stays while they fit and fill at least half of it.
+ */
+export function axisSpan(durations: readonly number[], now: number | null): number {
+  if (durations.length === 0) {
+    return now ?? 10;
+  }
+  const need = percentile(ascending(durations), 90) * 1.04;
+  return now !== null && need <= now && need >= now * 0.5 ? now : nice(need, SPANS);
+}
+
+function nice(value: number, steps: readonly number[]): number {
+  if (!(value > 0)) {
+    return 1;
+  }
+  const power = 10 ** Math.floor(Math.log10(value) + 1e-12);
+  const factor = steps.find((step) => step * power >= value * (1 - 1e-9)) ?? 10;
+  return factor * power;
+}

@@ -1,0 +1,89 @@
+import { describe, expect, test as it } from "vitest";
+import {
+  address,
+  algorithm,
+  endInWords,
+  isTraced,
+  lostInWords,
+  lostTotal,
+  modelName,
+  silentRanks,
+} from "./run.ts";
+import { summarize } from "./summary.ts";
+import { cycleOf } from "./testing.ts";
+import { decodeState, type RunState } from "./wire.ts";
+
+function runOf(over: object = {}): RunState {
+  const run = { run: "r", host: "gpu-07", server_pid: 41, algorithm: "EAGLE3", ...over };
+  const [decoded] = decodeState(JSON.stringify({ runs: [run] })).runs;
+  if (!decoded) {
+    throw new Error("one run went in");
+  }
+  return decoded;
+}
+
+describe("the model", () => {
+  it.each([
+    [["python", "--model-path", "/models/Llama-8B/"], "Llama-8B"],
+    [["python", "--model=org/Qwen3"], "Qwen3"],
+    [["python", "--model-path", "/m/x", "--served-model-name", "chat"], "chat"],
+  ])("of %j is %s", (command, name) => {
+    expect(modelName(runOf({ command }))).toBe(name);
+  });
+
+  it("without a flag gives way to the engine, then to the process", () => {
+    expect(modelName(runOf({ engine: "sglang 0.5.23" }))).toBe("sglang 0.5.23");
+    expect(modelName(runOf())).toBe("pid 41");
+    expect(address(runOf())).toBe("gpu-07:41");
+  });
+});
+
+it("the algorithm says as much as was seen", () => {
+  expect(algorithm(runOf(), null)).toBe("EAGLE3");
+  expect(algorithm(runOf(), summarize([cycleOf(1)], 1))).toBe("EAGLE3, 5 steps, 6 tokens");
+  const both = summarize([cycleOf(1), cycleOf(2, { steps: 2, draftTokens: 3 })], 1);
+  expect(algorithm(runOf(), both)).toBe("EAGLE3, 2–5 steps, 3–6 tokens");
+});
+
+it("what was lost is counted and said", () => {
+  const run = runOf({ lost: { records: 214, missing: 0, export: 1 } });
+  expect(lostTotal(run)).toBe(215);
+  expect(lostInWords(run)).toBe(
+    "214 records overwritten before they were read and 1 span that an exporter could not deliver.",
+  );
+  expect(lostInWords(runOf())).toBe("");
+});
+
+it("a run that ended says so, and that its cycles stay", () => {
+  expect(endInWords(runOf({ state: "server_gone" }))).toEqual({
+    head: "The server ended.",
+    text: "What was collected stays.",
+  });
+  expect(isTraced(runOf({ state: "idle" }))).toBe(true);
+  expect(isTraced(runOf({ state: "server_gone" }))).toBe(false);
+});
+
+it("a silent sender may come back, and the server's sentence says why", () => {
+  const run = runOf({ state: "lost_sender", message: "Nothing has come for 10 s." });
+  expect(endInWords(run)?.text).toBe("Nothing has come for 10 s. What was collected stays.");
+  expect(isTraced(run)).toBe(true);
+});
+
+it("a recording is none that ended by itself", () => {
+  const run = runOf({ source: "file", state: "detached", message: "Read from a recording." });
+  expect(endInWords(run)).toEqual({ head: "Read from a recording.", text: "" });
+  expect(isTraced(run)).toBe(false);
+});
+
+it("silent ranks are named while the run is traced", () => {
+  const ranks = [
+    { name: "TP0", pid: 1, reporting: true },
+    { name: "TP1", pid: 2, reporting: false },
+    { name: "TP2", pid: 3, reporting: false },
+  ];
+  expect(silentRanks(runOf({ ranks }))).toBe(
+    "TP1 and TP2 do not report. Cycles are drawn without them.",
+  );
+  expect(silentRanks(runOf({ ranks, state: "server_gone" }))).toBeNull();
+  expect(silentRanks(runOf())).toBeNull();
+});

@@ -1,0 +1,103 @@
+// What a run is called, and what its state means in words.
+import { enumerate, plural, whole } from "./format.ts";
+import type { RunState, Summary } from "./wire.ts";
+
+const MODEL_FLAGS = ["--served-model-name", "--model-path", "--model"];
+
+/** The model of a run by its command line, else the name of the engine. */
+export function modelName(run: RunState): string {
+  for (const flag of MODEL_FLAGS) {
+    const value = flagValue(run.command, flag);
+    if (value) {
+      return value.replace(/\/+$/, "").split("/").at(-1) || value;
+    }
+  }
+  return run.engine || `pid ${run.server_pid}`;
+}
+
+/** "gpu-07:41207": the machine and the server's process. */
+export function address(run: RunState): string {
+  return run.host ? `${run.host}:${run.server_pid}` : `pid ${run.server_pid}`;
+}
+
+/** "EAGLE3, 5 steps, 6 tokens": as much of it as is known. */
+export function algorithm(run: RunState, summary: Summary | null): string {
+  const steps = summary?.steps_seen ?? [];
+  const tokens = summary?.draft_tokens_seen ?? [];
+  return [
+    run.algorithm,
+    steps.length > 0 ? seen(steps, "step") : "",
+    tokens.length > 0 ? seen(tokens, "token") : "",
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** Records, cycles and exports that were lost, all together. */
+export function lostTotal(run: RunState): number {
+  return run.lost.records + run.lost.missing + run.lost.export;
+}
+
+/** What was lost, in words; empty if nothing was. */
+export function lostInWords(run: RunState): string {
+  const { records, missing, export: exported } = run.lost;
+  const parts = [
+    records > 0 ? `${plural(records, "record")} overwritten before they were read` : "",
+    missing > 0 ? `${plural(missing, "cycle")} that not every rank reported` : "",
+    exported > 0 ? `${plural(exported, "span")} that an exporter could not deliver` : "",
+  ].filter(Boolean);
+  return parts.length > 0 ? `${enumerate(parts)}.` : "";
+}
+
+/** Why nothing comes from a run; null while something does. */
+export function endInWords(run: RunState): { head: string; text: string } | null {
+  const kept = "What was collected stays.";
+  const text = [run.message, kept].filter(Boolean).join(" ");
+  if (run.source === "file") {
+    return { head: run.message || "Read from a recording.", text: "" };
+  }
+  switch (run.state) {
+    case "server_gone":
+      return { head: "The server ended.", text };
+    case "detached":
+      return { head: "Detached.", text: `The server goes on. ${text}` };
+    case "lost_sender":
+      return { head: "The sender is silent.", text };
+    default:
+      return null;
+  }
+}
+
+/** Whether a run can still send cycles; one whose sender is silent can. */
+export function isTraced(run: RunState): boolean {
+  return run.source !== "file" && run.state !== "server_gone" && run.state !== "detached";
+}
+
+/** The ranks that do not report, in a sentence; null if all do. */
+export function silentRanks(run: RunState): string | null {
+  const silent = run.ranks.filter((rank) => !rank.reporting).map((rank) => rank.name);
+  if (silent.length === 0 || !isTraced(run)) {
+    return null;
+  }
+  const verb = silent.length === 1 ? "does" : "do";
+  return `${enumerate(silent)} ${verb} not report. Cycles are drawn without ${silent.length === 1 ? "it" : "them"}.`;
+}
+
+function seen(values: readonly number[], noun: string): string {
+  if (values.length === 1) {
+    return plural(values[0] ?? 0, noun);
+  }
+  return `${whole(values[0] ?? 0)}–${whole(values.at(-1) ?? 0)} ${noun}s`;
+}
+
+function flagValue(command: readonly string[], flag: string): string | null {
+  for (const [place, word] of command.entries()) {
+    if (word === flag) {
+      return command[place + 1] ?? null;
+    }
+    if (word.startsWith(`${flag}=`)) {
+      return word.slice(flag.length + 1);
+    }
+  }
+  return null;
+}

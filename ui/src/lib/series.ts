@@ -1,0 +1,153 @@
+// What the strip chart draws: cycle time, accept length and throughput, one point a second.
+import { countsForAcceptance, cycleMs, cycleTokens } from "./cycle.ts";
+import { ascending, percentile } from "./summary.ts";
+import type { Cycle } from "./wire.ts";
+
+const SECOND_MS = 1000;
+
+/** Points of the strip chart; null where nothing is known. */
+export interface Columns {
+  /** UNIX time of the start of each second, in s. */
+  readonly time: number[];
+  readonly cycleP5: (number | null)[];
+  readonly cycleP50: (number | null)[];
+  readonly cycleP95: (number | null)[];
+  readonly acceptLength: (number | null)[];
+  readonly tokensPerS: (number | null)[];
+}
+
+class Bucket {
+  /** In ms, of cycles that verify or decode. */
+  readonly durations: number[] = [];
+  tokens = 0;
+  verifies = 0;
+  correct = 0;
+  cycles = 0;
+
+  count(cycle: Cycle, sign: 1 | -1): void {
+    this.cycles += sign;
+    this.tokens += sign * (cycleTokens(cycle) ?? 0);
+    for (const row of cycle.requests ?? []) {
+      if (countsForAcceptance(row)) {
+        this.verifies += sign;
+        this.correct += sign * row.correct;
+      }
+    }
+    if (isDecoding(cycle)) {
+      this.#countDuration(cycleMs(cycle), sign);
+    }
+  }
+
+  #countDuration(duration: number, sign: 1 | -1): void {
+    if (sign > 0) {
+      this.durations.push(duration);
+      return;
+    }
+    const place = this.durations.indexOf(duration);
+    if (place >= 0) {
+      this.durations.splice(place, 1);
+    }
+  }
+}
+
+/** The last `lengthS` seconds of a run, second by second. */
+export class Series {
+  readonly #lengthS: number;
+  readonly #buckets = new Map<number, Bucket>();
+  /** Seconds of which not everything was seen, so that sums over them would be too small. */
+  readonly #partial = new Set<number>();
+  #first: number | null = null;
+
+  constructor(lengthS: number) {
+    this.#lengthS = lengthS;
+  }
+
+  /** Counts a cycle in place of its earlier version, which is null for a new one. */
+  put(cycle: Cycle, previous: Cycle | null): void {
+    if (previous) {
+      this.#buckets.get(secondOf(previous.t0Ms))?.count(previous, -1);
+    }
+    const second = secondOf(cycle.t0Ms);
+    this.#first = Math.min(this.#first ?? second, second);
+    this.#bucket(second).count(cycle, 1);
+  }
+
+  /** Says that cycles which began from `fromMs` to `toMs` (UNIX ms) may be missing. */
+  missed(fromMs: number, toMs: number): void {
+    const from = Math.max(secondOf(fromMs), secondOf(toMs) - this.#lengthS);
+    for (let second = from; second <= secondOf(toMs); second += 1) {
+      this.#partial.add(second);
+    }
+  }
+
+  /**
+   * Points up to `nowMs` (UNIX ms), without the running second and the one before it: counts
+   * come with the next cycle, and cycles in batches. Forgets what is older.
+   */
+  columns(nowMs: number): Columns {
+    const end = secondOf(nowMs) - 1;
+    const begin = end - this.#lengthS;
+    this.#forget(begin);
+    const columns: Columns = {
+      time: [],
+      cycleP5: [],
+      cycleP50: [],
+      cycleP95: [],
+      acceptLength: [],
+      tokensPerS: [],
+    };
+    for (let second = begin; second < end; second += 1) {
+      columns.time.push(second);
+      this.#point(second, columns);
+    }
+    return columns;
+  }
+
+  #point(second: number, columns: Columns): void {
+    // The very first second began before the first cycle that the page knows.
+    const begun = this.#first !== null && second > this.#first;
+    const bucket = begun ? this.#buckets.get(second) : undefined;
+    const sorted = ascending(bucket?.durations ?? []);
+    const at = (percent: number) => (sorted.length > 0 ? percentile(sorted, percent) : null);
+    columns.cycleP5.push(at(5));
+    columns.cycleP50.push(at(50));
+    columns.cycleP95.push(at(95));
+    columns.acceptLength.push(
+      bucket && bucket.verifies > 0 ? 1 + bucket.correct / bucket.verifies : null,
+    );
+    columns.tokensPerS.push(begun && !this.#partial.has(second) ? (bucket?.tokens ?? 0) : null);
+  }
+
+  #bucket(second: number): Bucket {
+    const bucket = this.#buckets.get(second) ?? new Bucket();
+    this.#buckets.set(second, bucket);
+    return bucket;
+  }
+
+  #forget(before: number): void {
+    for (const second of this.#buckets.keys()) {
+      if (second < before) {
+        this.#buckets.delete(second);
+      }
+    }
+    for (const second of this.#partial) {
+      if (second < before) {
+        this.#partial.delete(second);
+      }
+    }
+  }
+}
+
+/** The last value of a column that is not null. */
+export function lastValue(column: readonly (number | null)[]): number | null {
+  return column.findLast((value) => value !== null) ?? null;
+}
+
+function isDecoding(cycle: Cycle): boolean {
+  const decodes = cycle.kind === "speculative" || cycle.kind === "decode";
+  return decodes && cycle.ranks[0]?.incomplete === false;
+}
+
+function secondOf(unixMs: number): number {
+  return Math.floor(unixMs / SECOND_MS);
+}

@@ -1,0 +1,148 @@
+import { describe, expect, test as it } from "vitest";
+import { cycleOf, rankOf } from "./testing.ts";
+import {
+  barAt,
+  bars,
+  pan,
+  rowShape,
+  shownRequests,
+  stretches,
+  toX,
+  visibleRows,
+  zoom,
+} from "./waterfall.ts";
+
+const PARTS = [
+  ["draft", 2],
+  ["verify.prepare", 1],
+  ["verify.forward", 6],
+  ["schedule", 1],
+] as const;
+
+describe("a row", () => {
+  it("has an opened lane with parts, and collapsed ones below without", () => {
+    const { lanes, headerHeight, height } = rowShape(3, 0);
+    expect(lanes.map((lane) => lane.partsHeight > 0)).toEqual([true, false, false]);
+    expect(lanes[0]?.y).toBe(headerHeight);
+    for (const [place, lane] of lanes.entries()) {
+      const next = lanes[place + 1]?.y ?? height;
+      expect(lane.partsY + lane.partsHeight).toBeLessThan(next);
+    }
+  });
+
+  it("needs no line for parts where no phase has any", () => {
+    const [lane] = rowShape(1, 0, false).lanes;
+    expect(lane?.partsHeight).toBe(0);
+    expect(rowShape(1, 0, false).height).toBeLessThan(rowShape(1, 0).height);
+  });
+
+  it("is seen if any px of it is", () => {
+    expect(visibleRows(0, 100, 50, 10)).toEqual({ start: 0, end: 2 });
+    expect(visibleRows(75, 100, 50, 10)).toEqual({ start: 1, end: 4 });
+    expect(visibleRows(480, 100, 50, 10)).toEqual({ start: 9, end: 10 });
+  });
+});
+
+it("touching parts make one stretch of their parent, which comes before them", () => {
+  expect(stretches(rankOf(1, PARTS)).map(({ name, start, end }) => [name, start, end])).toEqual([
+    ["draft", 0, 2],
+    ["verify", 2, 9],
+    ["verify.prepare", 2, 3],
+    ["verify.forward", 3, 9],
+    ["schedule", 9, 10],
+  ]);
+});
+
+describe("the bars of a cycle", () => {
+  const shape = rowShape(2, 0);
+  const ranks = ["TP0", "TP1"];
+  const cycle = cycleOf(1, {
+    ranks: [rankOf(1, PARTS), rankOf(1, PARTS, { rank: "TP1", start: 1e6 })],
+  });
+  const window = { range: { start: 0, end: 20 }, width: 2000 };
+  const drawn = bars(cycle, ranks, shape, window);
+  const of = (rank: string, name: string) =>
+    drawn.find((bar) => bar.rank === rank && bar.stretch.name === name);
+
+  it("lie where their times are, with one px between neighbours", () => {
+    expect(of("TP0", "draft")).toMatchObject({ x: 0, width: 199 });
+    expect(of("TP0", "verify")).toMatchObject({ x: 200, width: 699 });
+    expect(of("TP1", "draft")).toMatchObject({ x: 100 });
+  });
+
+  it("show parts in the opened lane only", () => {
+    expect(of("TP0", "verify.forward")?.y).toBe(shape.lanes[0]?.partsY);
+    expect(of("TP1", "verify.forward")).toBeUndefined();
+  });
+
+  it("are seen however short they are, and then solid", () => {
+    const tiny = cycleOf(1, {
+      ranks: [
+        rankOf(1, [
+          ["draft", 0.001],
+          ["verify.forward", 9],
+        ]),
+      ],
+    });
+    const [draft] = bars(tiny, ranks, shape, window).filter((bar) => bar.stretch.name === "draft");
+    expect(draft).toMatchObject({ width: 1, solid: true });
+  });
+
+  it("of rare phases are drawn over those of common ones", () => {
+    const tiny = cycleOf(1, {
+      ranks: [
+        rankOf(1, [
+          ["draft", 0.001],
+          ["schedule", 0.001],
+          ["draft_extend", 0.001],
+        ]),
+      ],
+    });
+    const order = bars(tiny, ranks, shape, window).map((bar) => bar.stretch.name);
+    expect(order).toEqual(["schedule", "draft_extend", "draft"]);
+  });
+
+  it("are cut at the edges of the plot and say so", () => {
+    const cut = bars(cycle, ranks, shape, { range: { start: 1, end: 5 }, width: 400 });
+    const verify = cut.find((bar) => bar.rank === "TP0" && bar.stretch.name === "verify");
+    expect(verify).toMatchObject({ x: 100, cutLeft: false, cutRight: true });
+    expect((verify?.x ?? 0) + (verify?.width ?? 0)).toBeLessThanOrEqual(400);
+    expect(cut.find((bar) => bar.stretch.name === "schedule")).toBeUndefined();
+  });
+
+  it("are found under a point, the narrowest first", () => {
+    const lane = shape.lanes[0];
+    const y = (lane?.y ?? 0) + 1;
+    expect(barAt(drawn, 150, y)?.stretch.name).toBe("draft");
+    expect(barAt(drawn, 1500, y)).toBeNull();
+    expect(barAt(drawn, 250, (lane?.partsY ?? 0) + 1)?.stretch.name).toBe("verify.prepare");
+  });
+
+  it("of a rank without a lane are not drawn", () => {
+    expect(bars(cycle, ["TP1"], rowShape(1, 0), window).every((bar) => bar.rank === "TP1")).toBe(
+      true,
+    );
+  });
+});
+
+describe("the view", () => {
+  it("zooms around a point that stays", () => {
+    const before = { start: 10, end: 30 };
+    const after = zoom(before, 0.5, 0.25);
+    expect(after).toEqual({ start: 12.5, end: 22.5 });
+    expect(toX(15, after, 100)).toBe(toX(15, before, 100));
+  });
+
+  it("never begins before the cycle", () => {
+    expect(zoom({ start: 0, end: 10 }, 2, 0.5)).toEqual({ start: 0, end: 20 });
+    expect(pan({ start: 1, end: 11 }, -0.5)).toEqual({ start: 0, end: 10 });
+    expect(pan({ start: 1, end: 11 }, 0.5)).toEqual({ start: 6, end: 16 });
+  });
+});
+
+it("dots are shown of all requests, or of as many as leave room for the rest in words", () => {
+  expect(shownRequests(4, 240, 60, 64)).toBe(4);
+  expect(shownRequests(5, 240, 60, 64)).toBe(2);
+  expect(shownRequests(96, 5000, 60, 64)).toBe(8);
+  expect(shownRequests(3, 50, 60, 64)).toBe(0);
+});

@@ -1,0 +1,218 @@
+// Where everything of the waterfall lies: rows, lanes, bars, and what is under a point.
+import type { Range } from "./axis.ts";
+import { hostPhases } from "./cycle.ts";
+import { topLevel } from "./phases.ts";
+import type { Cycle, RankCycle } from "./wire.ts";
+
+const NS_PER_MS = 1e6;
+
+const HEADER = 24;
+const OPEN = 18;
+const PARTS = 14;
+const COLLAPSED = 11;
+const BETWEEN = 3;
+const PAD = 7;
+
+/** Below this width a host bar is drawn solid: an outline would leave nothing inside. */
+const SOLID_BELOW = 4;
+/** A point this near to a bar still means it. */
+const REACH = 2;
+const MOST_REQUESTS = 8;
+
+/** A drawn stretch of time: a phase, or the parent of some parts. Times in ms from the start. */
+export interface Stretch {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+  readonly ofCycle: number;
+  /** 0 for phases at the top level, 1 for parts. */
+  readonly level: 0 | 1;
+}
+
+/** Where one rank's bars lie, from the top of the row. */
+export interface Lane {
+  readonly y: number;
+  readonly height: number;
+  /** The parts under an opened lane; 0 high in a collapsed one. */
+  readonly partsY: number;
+  readonly partsHeight: number;
+}
+
+/** The measures that all rows share. */
+export interface RowShape {
+  readonly height: number;
+  readonly headerHeight: number;
+  readonly lanes: readonly Lane[];
+}
+
+/** A stretch in px, x from the left of the plot, y from the top of the row. */
+export interface Bar {
+  readonly stretch: Stretch;
+  readonly rank: string;
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+  readonly solid: boolean;
+  /** The stretch goes on outside the plot. */
+  readonly cutLeft: boolean;
+  readonly cutRight: boolean;
+}
+
+/** The stretch of a cycle that is drawn, in ms, and over how many px. */
+export interface Window {
+  readonly range: Range;
+  readonly width: number;
+}
+
+/**
+ * The measures of a row with `ranks` lanes, of which the one at place `open` is opened: it has a
+ * second line if any cycle has `parts`.
+ */
+export function rowShape(ranks: number, open: number, parts = true): RowShape {
+  const lanes: Lane[] = [];
+  let y = HEADER;
+  for (let place = 0; place < Math.max(1, ranks); place += 1) {
+    const opened = place === open;
+    const height = opened ? OPEN : COLLAPSED;
+    const partsHeight = opened && parts ? PARTS : 0;
+    lanes.push({ y, height, partsY: y + height, partsHeight });
+    y += height + partsHeight + BETWEEN;
+  }
+  return { height: y - BETWEEN + PAD, headerHeight: HEADER, lanes };
+}
+
+/** The rows that a scrolled window shows, `end` not among them. */
+export function visibleRows(
+  scrollTop: number,
+  windowHeight: number,
+  rowHeight: number,
+  rows: number,
+): Range {
+  const start = Math.max(0, Math.floor(scrollTop / rowHeight));
+  return { start, end: Math.min(rows, Math.ceil((scrollTop + windowHeight) / rowHeight)) };
+}
+
+/** What is drawn of a rank, in order; a parent comes right before its parts. */
+export function stretches(rank: RankCycle): Stretch[] {
+  const all: Stretch[] = [];
+  let parent = -1;
+  for (const phase of hostPhases(rank)) {
+    const times = {
+      start: phase.start / NS_PER_MS,
+      end: phase.end / NS_PER_MS,
+      ofCycle: phase.ofCycle,
+    };
+    const top = topLevel(phase.name);
+    if (top === phase.name) {
+      all.push({ name: phase.name, ...times, level: 0 });
+      parent = -1;
+      continue;
+    }
+    const open = all[parent];
+    if (open?.name === top) {
+      all[parent] = { ...open, end: times.end };
+    } else {
+      parent = all.push({ name: top, ...times, level: 0 }) - 1;
+    }
+    all.push({ name: phase.name, ...times, level: 1 });
+  }
+  return all;
+}
+
+/** The bars of a cycle, those to be drawn last at the end. */
+export function bars(
+  cycle: Cycle,
+  ranks: readonly string[],
+  shape: RowShape,
+  window: Window,
+): Bar[] {
+  return cycle.ranks
+    .flatMap((rank) => {
+      const lane = shape.lanes[ranks.indexOf(rank.rank)];
+      return lane ? laneBars(rank, lane, window) : [];
+    })
+    .sort((one, other) => drawingOrder(one) - drawingOrder(other));
+}
+
+/** A time in ms as px from the left of the plot. */
+export function toX(time: number, view: Range, width: number): number {
+  return ((time - view.start) / (view.end - view.start)) * width;
+}
+
+/** The bar under a point of a row, the narrowest if there are several; null if none. */
+export function barAt(all: readonly Bar[], x: number, y: number): Bar | null {
+  let best: Bar | null = null;
+  for (const bar of all) {
+    const inside = x >= bar.x - REACH && x <= bar.x + bar.width + REACH;
+    if (inside && y >= bar.y && y < bar.y + bar.height && (!best || bar.width < best.width)) {
+      best = bar;
+    }
+  }
+  return best;
+}
+
+/** Zooms so that the time at `share` (0 to 1) of the view stays where it is. */
+export function zoom(view: Range, factor: number, share: number): Range {
+  const length = Math.min(1e6, Math.max(0.01, (view.end - view.start) * factor));
+  const fixed = view.start + (view.end - view.start) * share;
+  const start = Math.max(0, fixed - length * share);
+  return { start, end: start + length };
+}
+
+/** Moves by a share of what is in view, never before the start of the cycles. */
+export function pan(view: Range, share: number): Range {
+  const length = view.end - view.start;
+  const start = Math.max(0, view.start + length * share);
+  return { start, end: start + length };
+}
+
+/**
+ * Of how many requests the dots are shown where each takes `each` px and "12 more" takes `more`:
+ * of all of them, or of as many as fit and the eye takes in.
+ */
+export function shownRequests(count: number, room: number, each: number, more: number): number {
+  const fits = (px: number) => Math.max(0, Math.floor(px / each));
+  return count <= Math.min(MOST_REQUESTS, fits(room))
+    ? count
+    : Math.min(MOST_REQUESTS, fits(room - more));
+}
+
+function laneBars(rank: RankCycle, lane: Lane, { range, width }: Window): Bar[] {
+  const found: Bar[] = [];
+  for (const stretch of stretches(rank)) {
+    const height = stretch.level === 0 ? lane.height : lane.partsHeight;
+    const from = toX(stretch.start, range, width);
+    const to = toX(stretch.end, range, width);
+    if (height === 0 || to < 0 || from > width) {
+      continue;
+    }
+    const x = Math.max(0, Math.round(from));
+    const end = Math.min(width, Math.round(to));
+    // One px of background between neighbours, but no phase is too short to be seen.
+    const drawn = Math.max(1, end - x - (end - x > 3 ? 1 : 0));
+    found.push({
+      stretch,
+      rank: rank.rank,
+      x,
+      y: stretch.level === 0 ? lane.y : lane.partsY,
+      width: drawn,
+      height,
+      solid: drawn < SOLID_BELOW,
+      cutLeft: from < -0.5,
+      cutRight: to > width + 0.5,
+    });
+  }
+  return found;
+}
+
+const FIRST_DRAWN = ["verify", "forward", "schedule", "result", "wait", "resolve", "draft_extend"];
+
+/** Where several phases share a px the rarer one must win. */
+function drawingOrder(bar: Bar): number {
+  if (!bar.solid) {
+    return -1;
+  }
+  const place = FIRST_DRAWN.indexOf(topLevel(bar.stretch.name));
+  return place < 0 ? FIRST_DRAWN.length : place;
+}

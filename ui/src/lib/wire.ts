@@ -1,0 +1,355 @@
+// What the server sends, checked and turned into the values that the page works with.
+
+/** A part of a cycle on one lane of one rank; times in ns from the cycle's start. */
+export interface Phase {
+  readonly name: string;
+  readonly lane: string;
+  readonly start: number;
+  readonly end: number;
+  /** The cycle whose batch was worked on; an earlier one with the overlap scheduler. */
+  readonly ofCycle: number;
+}
+
+/** One rank's share of a cycle; times in ns from the cycle's start. */
+export interface RankCycle {
+  readonly rank: string;
+  readonly start: number;
+  readonly end: number;
+  readonly mode: string;
+  readonly probeNs: number;
+  readonly endedIdle: boolean;
+  readonly incomplete: boolean;
+  readonly phases: readonly Phase[];
+}
+
+/** What one request got out of a cycle. */
+export interface RequestRow {
+  readonly id: string;
+  readonly correct: number | null;
+  readonly tokens: number;
+  readonly overshoot: boolean;
+  readonly health: boolean;
+}
+
+/** One pass of the decode loop. */
+export interface Cycle {
+  readonly run: string;
+  readonly group: string;
+  readonly n: number;
+  readonly kind: string;
+  readonly batch: number;
+  readonly steps: number;
+  readonly topk: number;
+  readonly draftTokens: number;
+  /** UNIX time of the start in ms; a double keeps it to a quarter of a µs. */
+  readonly t0Ms: number;
+  readonly ranks: readonly RankCycle[];
+  readonly requests: readonly RequestRow[] | null;
+}
+
+/** Percentiles of a time in ms. */
+export interface Percentiles {
+  readonly p50_ms: number;
+  readonly p95_ms: number;
+  readonly p99_ms: number;
+}
+
+/** One phase over a stretch of cycles; `share` is from 0 to 1. */
+export interface PhaseSummary {
+  readonly name: string;
+  readonly time: Percentiles;
+  readonly share: number;
+  readonly cycles: number;
+  readonly max_lag: number;
+}
+
+/** The times of cycles of one kind. */
+export interface CycleTimes {
+  readonly cycles: number;
+  readonly incomplete: number;
+  readonly time: Percentiles | null;
+  readonly phases: readonly PhaseSummary[];
+}
+
+/** What a stretch of cycles shows; the fields of `spectrace.analysis.summary.Summary` used here. */
+export interface Summary {
+  readonly window_s: number;
+  readonly cycles: number;
+  readonly cycles_per_s: number;
+  readonly tokens_per_s: number;
+  readonly speculative: CycleTimes | null;
+  readonly decode: CycleTimes | null;
+  readonly verifies: number;
+  readonly accept_length: number | null;
+  readonly server_accept_length: number | null;
+  readonly batch_size_median: number | null;
+  readonly steps_seen: readonly number[];
+  readonly draft_tokens_seen: readonly number[];
+  readonly probe_median_us: number | null;
+  readonly probe_share: number | null;
+}
+
+/** One server, from its start to its end. */
+export interface RunState {
+  readonly run: string;
+  readonly host: string;
+  readonly server_pid: number;
+  readonly command: readonly string[];
+  readonly engine: string;
+  readonly source: string;
+  readonly state: string;
+  readonly message: string;
+  readonly ranks: readonly {
+    readonly name: string;
+    readonly pid: number;
+    readonly reporting: boolean;
+  }[];
+  readonly modes: readonly string[];
+  readonly worker: string;
+  readonly algorithm: string;
+  readonly overlap: boolean;
+  readonly device: string;
+  readonly lost: { readonly records: number; readonly missing: number; readonly export: number };
+  readonly summary: Summary | null;
+  readonly stored: {
+    readonly cycles: number;
+    readonly bytes: number;
+    readonly retain_s: number;
+    readonly first_n: number | null;
+    readonly last_n: number | null;
+  };
+}
+
+/** Everything the server knows about itself. */
+export interface ServerState {
+  readonly version: string;
+  readonly runs: readonly RunState[];
+  readonly otlp_endpoint: string | null;
+}
+
+/** The server sent something that is not in the contract. */
+export class WireError extends Error {
+  override readonly name = "WireError";
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Reads a list of cycles from the JSON text of an event. */
+export function decodeCycles(json: string): Cycle[] {
+  return list(JSON.parse(json), "cycles").map(decodeCycle);
+}
+
+/** Reads one cycle from parsed JSON. */
+export function decodeCycle(value: unknown): Cycle {
+  const cycle = object(value, "cycle");
+  const requests = cycle["requests"] ?? null;
+  return {
+    run: text(cycle, "run"),
+    group: text(cycle, "group", ""),
+    n: number(cycle, "n"),
+    kind: text(cycle, "kind"),
+    batch: number(cycle, "batch"),
+    steps: number(cycle, "steps", 0),
+    topk: number(cycle, "topk", 0),
+    draftTokens: number(cycle, "draft_tokens", 0),
+    t0Ms: unixMs(text(cycle, "t0")),
+    ranks: list(cycle["ranks"], "ranks").map(decodeRank),
+    requests: requests === null ? null : list(requests, "requests").map(decodeRequest),
+  };
+}
+
+/** Reads the state of the server from the JSON text of an event. */
+export function decodeState(json: string): ServerState {
+  const state = object(JSON.parse(json), "state");
+  const endpoint = state["otlp_endpoint"];
+  return {
+    version: text(state, "version", ""),
+    runs: list(state["runs"], "runs").map(decodeRun),
+    otlp_endpoint: typeof endpoint === "string" ? endpoint : null,
+  };
+}
+
+/** UNIX ns in decimal digits as ms. */
+export function unixMs(ns: string): number {
+  if (!/^-?\d+$/.test(ns)) {
+    throw new WireError(`t0 "${ns}" is no whole number`);
+  }
+  const value = BigInt(ns);
+  return Number(value / 1_000_000n) + Number(value % 1_000_000n) / 1e6;
+}
+
+function decodeRank(value: unknown): RankCycle {
+  const rank = object(value, "rank");
+  return {
+    rank: text(rank, "rank"),
+    start: number(rank, "start"),
+    end: number(rank, "end"),
+    mode: text(rank, "mode", ""),
+    probeNs: number(rank, "probe_ns", 0),
+    endedIdle: rank["ended_idle"] === true,
+    incomplete: rank["incomplete"] === true,
+    phases: list(rank["phases"], "phases").map(decodePhase),
+  };
+}
+
+function decodePhase(value: unknown): Phase {
+  const [name, lane, start, end, ofCycle] = list(value, "phase");
+  if (
+    typeof name !== "string" ||
+    typeof lane !== "string" ||
+    typeof start !== "number" ||
+    typeof end !== "number" ||
+    typeof ofCycle !== "number"
+  ) {
+    throw new WireError("a phase is not [name, lane, start, end, of_cycle]");
+  }
+  return { name, lane, start, end, ofCycle };
+}
+
+function decodeRequest(value: unknown): RequestRow {
+  const row = object(value, "request");
+  const correct = row["correct"];
+  return {
+    id: text(row, "id"),
+    correct: typeof correct === "number" ? correct : null,
+    tokens: number(row, "tokens", 0),
+    overshoot: row["overshoot"] === true,
+    health: row["health"] === true,
+  };
+}
+
+function decodeRun(value: unknown): RunState {
+  const run = object(value, "run");
+  const lost = object(run["lost"] ?? {}, "lost");
+  const stored = object(run["stored"] ?? {}, "stored");
+  return {
+    run: text(run, "run"),
+    host: text(run, "host", ""),
+    server_pid: number(run, "server_pid", 0),
+    command: list(run["command"] ?? [], "command").map(String),
+    engine: text(run, "engine", ""),
+    source: text(run, "source", ""),
+    state: text(run, "state", "tracing"),
+    message: text(run, "message", ""),
+    ranks: list(run["ranks"] ?? [], "ranks").map((entry) => {
+      const rank = object(entry, "rank");
+      return {
+        name: text(rank, "name"),
+        pid: number(rank, "pid", 0),
+        reporting: rank["reporting"] === true,
+      };
+    }),
+    modes: list(run["modes"] ?? [], "modes").map(String),
+    worker: text(run, "worker", ""),
+    algorithm: text(run, "algorithm", ""),
+    overlap: run["overlap"] === true,
+    device: text(run, "device", ""),
+    lost: {
+      records: number(lost, "records", 0),
+      missing: number(lost, "missing", 0),
+      export: number(lost, "export", 0),
+    },
+    summary: decodeSummary(run["summary"]),
+    stored: {
+      cycles: number(stored, "cycles", 0),
+      bytes: number(stored, "bytes", 0),
+      retain_s: number(stored, "retain_s", 0),
+      first_n: optional(stored["first_n"]),
+      last_n: optional(stored["last_n"]),
+    },
+  };
+}
+
+/** A summary that lacks what the page needs counts as none: the page then sums up itself. */
+function decodeSummary(value: unknown): Summary | null {
+  if (typeof value !== "object" || value === null) {
+    return null;
+  }
+  const summary = value as Json;
+  try {
+    return {
+      window_s: number(summary, "window_s"),
+      cycles: number(summary, "cycles"),
+      cycles_per_s: number(summary, "cycles_per_s"),
+      tokens_per_s: number(summary, "tokens_per_s"),
+      speculative: decodeTimes(summary["speculative"]),
+      decode: decodeTimes(summary["decode"]),
+      verifies: number(summary, "verifies"),
+      accept_length: optional(summary["accept_length"]),
+      server_accept_length: optional(summary["server_accept_length"]),
+      batch_size_median: optional(summary["batch_size_median"]),
+      steps_seen: list(summary["steps_seen"], "steps_seen").map(Number),
+      draft_tokens_seen: list(summary["draft_tokens_seen"], "draft_tokens_seen").map(Number),
+      probe_median_us: optional(summary["probe_median_us"]),
+      probe_share: optional(summary["probe_share"]),
+    };
+  } catch {
+    return null;
+  }
+}
+
+function decodeTimes(value: unknown): CycleTimes | null {
+  if (value === null || value === undefined) {
+    return null;
+  }
+  const times = object(value, "times");
+  const time = times["time"];
+  return {
+    cycles: number(times, "cycles"),
+    incomplete: number(times, "incomplete", 0),
+    time: time === null || time === undefined ? null : decodePercentiles(time),
+    phases: list(times["phases"], "phases").map((entry) => {
+      const phase = object(entry, "phase");
+      return {
+        name: text(phase, "name"),
+        time: decodePercentiles(phase["time"]),
+        share: number(phase, "share"),
+        cycles: number(phase, "cycles"),
+        max_lag: number(phase, "max_lag", 0),
+      };
+    }),
+  };
+}
+
+function decodePercentiles(value: unknown): Percentiles {
+  const time = object(value, "percentiles");
+  return {
+    p50_ms: number(time, "p50_ms"),
+    p95_ms: number(time, "p95_ms"),
+    p99_ms: number(time, "p99_ms"),
+  };
+}
+
+function object(value: unknown, what: string): Json {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new WireError(`${what} is no object`);
+  }
+  return value as Json;
+}
+
+function list(value: unknown, what: string): readonly unknown[] {
+  if (!Array.isArray(value)) {
+    throw new WireError(`${what} is no list`);
+  }
+  return value;
+}
+
+function text(from: Json, key: string, missing?: string): string {
+  const value = from[key] ?? missing;
+  if (typeof value !== "string") {
+    throw new WireError(`${key} is no text`);
+  }
+  return value;
+}
+
+function number(from: Json, key: string, missing?: number): number {
+  const value = from[key] ?? missing;
+  if (typeof value !== "number") {
+    throw new WireError(`${key} is no number`);
+  }
+  return value;
+}
+
+function optional(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
+}

@@ -1,0 +1,39 @@
+// Starts the page: colours, address, stream, and the first drawing.
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import "uplot/dist/uPlot.min.css";
+import { formatHash, parseHash } from "./lib/hash.ts";
+import { customProperties } from "./lib/tokens.ts";
+import { goTo, place, systemTheme, theme, themeOverride } from "./state.ts";
+import { start } from "./stream.ts";
+import "./styles.css";
+import { App } from "./views/App.tsx";
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const followSystem = () => {
+  systemTheme.value = dark.matches ? "dark" : "light";
+};
+followSystem();
+dark.addEventListener("change", followSystem);
+
+effect(() => {
+  const root = document.documentElement;
+  for (const [name, value] of customProperties(theme.value)) {
+    root.style.setProperty(name, value);
+  }
+  root.dataset["theme"] = themeOverride.value ?? "system";
+});
+
+effect(() => {
+  const hash = formatHash(place.value);
+  if (hash !== location.hash) {
+    history.replaceState(null, "", hash || location.pathname + location.search);
+  }
+});
+addEventListener("hashchange", () => goTo(parseHash(location.hash)));
+
+const root = document.querySelector("#app");
+if (root) {
+  render(<App />, root);
+}
+start();

@@ -1,0 +1,315 @@
+// The one store of the page: what the server said, what is chosen, and what follows from both.
+import { computed, type Signal, signal } from "@preact/signals";
+import { axisSpan, type Range } from "./lib/axis.ts";
+import { CONNECTING, type Connection } from "./lib/connection.ts";
+import { type CycleId, cycleMs, reachMs } from "./lib/cycle.ts";
+import { type Place, parseHash } from "./lib/hash.ts";
+import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
+import { isTraced } from "./lib/run.ts";
+import { type Columns, Series } from "./lib/series.ts";
+import { newest, summarize } from "./lib/summary.ts";
+import type { Theme } from "./lib/tokens.ts";
+import { zoom } from "./lib/waterfall.ts";
+import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
+
+/** How long the strip chart looks back, in s. */
+export const STRIP_S = 300;
+
+const KEPT_CYCLES = 3000;
+/** Over how long the figures of the page are taken, in s; the server does the same. */
+export const SUMMARY_S = 10;
+const MOST_FROZEN = 10_000;
+const AXIS_SAMPLE = 200;
+const ZOOM_STEP = 1.5;
+
+/** What was collected of one run in this browser. */
+interface Collected {
+  readonly ring: CycleRing;
+  readonly series: Series;
+}
+
+/** A picture that stands still. `cycles` are oldest first. */
+export interface Paused {
+  readonly atMs: number;
+  readonly cycles: readonly Cycle[];
+  readonly fresh: number;
+  readonly columns: Columns;
+}
+
+/** A cycle that was asked for by its address and is not stored. */
+export interface NotFound {
+  readonly n: number;
+}
+
+const collected = new Map<string, Collected>();
+const initial = parseHash(globalThis.location?.hash ?? "");
+let axisMs: number | null = null;
+let clockOffsetMs: number | null = null;
+
+export const connection: Signal<Connection> = signal(CONNECTING);
+export const server: Signal<ServerState | null> = signal(null);
+export const chosenRun: Signal<string | null> = signal(initial.run);
+/** Counts up when cycles of the run in view arrived, at most four times a second. */
+export const beat: Signal<number> = signal(0);
+/** UNIX ms by the browser's clock, once a second. */
+export const clockMs: Signal<number> = signal(Date.now());
+export const paused: Signal<Paused | null> = signal(null);
+export const selected: Signal<CycleId | null> = signal(
+  initial.cycle === null ? null : { group: initial.group, n: initial.cycle },
+);
+export const notFound: Signal<NotFound | null> = signal(null);
+export const themeOverride: Signal<Theme | null> = signal(initial.theme);
+export const systemTheme: Signal<Theme> = signal("light");
+/** The stretch of the waterfall's axis that the reader chose; null follows the cycles. */
+export const zoomed: Signal<Range | null> = signal(null);
+/** The name of the opened rank; null is the first. */
+export const openRank: Signal<string | null> = signal(null);
+export const onlyOpenRank: Signal<boolean> = signal(false);
+/** Cycles that this browser was too slow for. */
+export const skipped: Signal<number> = signal(0);
+/** Whether something arrived that the page does not understand. */
+export const misunderstood: Signal<boolean> = signal(false);
+
+export const theme = computed<Theme>(() => themeOverride.value ?? systemTheme.value);
+
+/** The run in view: the chosen one, else the first that still sends, else the first. */
+export const run = computed<RunState | null>(() => {
+  const runs = server.value?.runs ?? [];
+  return (
+    runs.find((each) => each.run === chosenRun.value) ??
+    runs.find((each) => each.state === "tracing" || each.state === "idle") ??
+    runs[0] ??
+    null
+  );
+});
+
+/** Cycles in view, oldest first: the frozen ones while paused. */
+export const cycles = computed<readonly Cycle[]>(() => {
+  void beat.value;
+  // A copy: what arrives until the next beat must not move under a drawn picture.
+  return paused.value?.cycles ?? [...collectedCycles()];
+});
+
+/** What the figures of the page are taken from. */
+export interface Figures {
+  readonly summary: Summary | null;
+  /** Whether they speak of now; else of the time before the last cycle ended. */
+  readonly current: boolean;
+  /** When the newest cycle ended, UNIX ms; null without any. */
+  readonly lastEndMs: number | null;
+  readonly lastN: number | null;
+  /** When the figures ended if nothing follows: the run ended, or the server is silent. UNIX ms. */
+  readonly untilMs: number | null;
+}
+
+/** When the newest cycle of the run in view ended, UNIX ms; null without any. */
+function lastEnd(): number | null {
+  const last = collectedCycles().at(-1);
+  return last ? last.t0Ms + cycleMs(last) : null;
+}
+
+/** When the run in view ended for this page, UNIX ms; null while more can come. */
+const endedMs = computed<number | null>(() => {
+  const ended = run.value !== null && !isTraced(run.value);
+  return ended ? lastEnd() : null;
+});
+
+/** The server's summary; where it has none, the page's own of the last seconds with cycles. */
+export const figures = computed<Figures>(() => {
+  const lastEndMs = lastEnd();
+  const lastN = collectedCycles().at(-1)?.n ?? null;
+  const silent = connection.value.kind === "lost" ? connection.value.sinceMs : null;
+  const untilMs = endedMs.value ?? silent;
+  const sent = run.value?.summary ?? null;
+  const summary =
+    sent && sent.cycles > 0 ? sent : summarize(newest(collectedCycles(), SUMMARY_S), SUMMARY_S);
+  const recent = lastEndMs === null || serverNowMs() - lastEndMs < SUMMARY_S * 1000;
+  return { summary, current: recent || untilMs !== null, lastEndMs, lastN, untilMs };
+});
+
+/** Names of the ranks, as the server lists them or as they came. */
+export const rankNames = computed<readonly string[]>(() => {
+  const listed = run.value?.ranks.map((rank) => rank.name) ?? [];
+  const seen = cycles.value.slice(-20).flatMap((cycle) => cycle.ranks.map((rank) => rank.rank));
+  return [...new Set([...listed, ...seen])];
+});
+
+/** The selected cycle, null while it is not here. */
+export const selectedCycle = computed<Cycle | null>(() => {
+  const id = selected.value;
+  return id && findCycle(cycles.value, id.group, id.n);
+});
+
+/** The stretch of time from a cycle's start that the waterfall shows, in ms. */
+export const view = computed<Range>(() => {
+  if (zoomed.value) {
+    return zoomed.value;
+  }
+  const sample = cycles.value.slice(-AXIS_SAMPLE);
+  const decoding = sample.filter((cycle) => cycle.kind !== "extend" && cycle.kind !== "idle");
+  axisMs = axisSpan((decoding.length > 0 ? decoding : sample).map(reachMs), axisMs);
+  return { start: 0, end: axisMs };
+});
+
+/** Now by the clock of the server, in UNIX ms: as the newest cycles tell it. */
+export function serverNowMs(): number {
+  return clockMs.value - (clockOffsetMs ?? 0);
+}
+
+/** Where the strip chart ends, UNIX ms: now, or after the last cycle of a run that ended. */
+export const stripEndMs = computed<number>(() => {
+  const ended = endedMs.value;
+  // So that the strip leaves out the second in which the run ended, of which only a part was seen.
+  return ended === null ? serverNowMs() : ended + 1000;
+});
+
+/** What the strip chart shows: up to now, or up to the pause. */
+export const columns = computed<Columns>(() => {
+  const frozen = paused.value?.columns;
+  return frozen?.cycleP50.some((value) => value !== null) ? frozen : currentColumns();
+});
+
+/** Takes in cycles that arrived, oldest first. */
+export function takeCycles(arrived: readonly Cycle[], nowMs: number): void {
+  let fresh = 0;
+  let frozen = paused.value?.cycles;
+  for (const cycle of arrived) {
+    const { ring, series: strip } = of(cycle.run) ?? start(cycle.run);
+    const previous = ring.put(cycle);
+    strip.put(cycle, previous);
+    if (cycle.run === run.value?.run) {
+      fresh += previous ? 0 : 1;
+      frozen = frozen && amend(frozen, cycle);
+    }
+  }
+  const last = arrived.at(-1);
+  if (last) {
+    const behind = nowMs - (last.t0Ms + cycleMs(last));
+    clockOffsetMs = Math.min(clockOffsetMs ?? behind, behind);
+  }
+  if (paused.value && frozen) {
+    paused.value = { ...paused.value, cycles: frozen, fresh: paused.value.fresh + fresh };
+  }
+}
+
+/** Takes in stored cycles that are older than what arrived; does not count them as new. */
+export function takePast(stored: readonly Cycle[]): void {
+  for (const cycle of stored) {
+    const { ring, series: strip } = of(cycle.run) ?? start(cycle.run);
+    if (!ring.has(cycle)) {
+      ring.put(cycle);
+      strip.put(cycle, null);
+    }
+  }
+}
+
+/** Takes in what the server says about itself. */
+export function takeState(state: ServerState): void {
+  server.value = state;
+}
+
+/** Notes that cycles between these UNIX times (ms, browser's clock) may never arrive. */
+export function takeOutage(fromMs: number, toMs: number): void {
+  const offset = clockOffsetMs ?? 0;
+  for (const { series: strip } of collected.values()) {
+    strip.missed(fromMs - offset, toMs - offset);
+  }
+}
+
+/** Stands still. */
+export function pause(): void {
+  if (!paused.value) {
+    paused.value = {
+      atMs: serverNowMs(),
+      cycles: [...collectedCycles()],
+      fresh: 0,
+      columns: currentColumns(),
+    };
+  }
+}
+
+/** Goes on; what is selected stays selected as long as it is stored. */
+export function resume(): void {
+  paused.value = null;
+  notFound.value = null;
+  beat.value += 1;
+}
+
+/** Pauses or goes on. */
+export function togglePause(): void {
+  if (paused.value) {
+    resume();
+  } else {
+    pause();
+  }
+}
+
+/** Puts stored cycles into the picture that stands still. */
+export function takeStored(stored: readonly Cycle[]): void {
+  pause();
+  const now = paused.value;
+  if (now && now.cycles.length < MOST_FROZEN) {
+    paused.value = { ...now, cycles: merge(stored, now.cycles) };
+  }
+}
+
+/** Selects a cycle; the picture stands still, for a selected cycle must not run away. */
+export function select(id: CycleId | null): void {
+  notFound.value = null;
+  if (id) {
+    pause();
+  }
+  selected.value = id;
+}
+
+/** Shows a shorter stretch of each cycle for a positive number of steps, else a longer one. */
+export function zoomBy(steps: number): void {
+  zoomed.value = zoom(view.value, ZOOM_STEP ** -steps, 0);
+}
+
+/** Shows another run. */
+export function chooseRun(id: string): void {
+  selected.value = null;
+  zoomed.value = null;
+  openRank.value = null;
+  chosenRun.value = id;
+  resume();
+}
+
+/** What the address should say. */
+export const place = computed<Place>(() => ({
+  run: chosenRun.value ?? (selected.value ? (run.value?.run ?? null) : null),
+  group: selected.value?.group ?? "",
+  cycle: selected.value?.n ?? null,
+  theme: themeOverride.value,
+}));
+
+/** Follows an address that was typed or gone back to. */
+export function goTo(target: Place): void {
+  themeOverride.value = target.theme;
+  if (target.run !== null && target.run !== chosenRun.value) {
+    chooseRun(target.run);
+  }
+  const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
+  if (!same && (target.cycle !== null || selected.value)) {
+    select(target.cycle === null ? null : { group: target.group, n: target.cycle });
+  }
+}
+
+function collectedCycles(): readonly Cycle[] {
+  return of(run.value?.run)?.ring.cycles ?? [];
+}
+
+function currentColumns(): Columns {
+  return (of(run.value?.run)?.series ?? new Series(STRIP_S)).columns(stripEndMs.value);
+}
+
+function of(id: string | undefined): Collected | undefined {
+  return id === undefined ? undefined : collected.get(id);
+}
+
+function start(id: string): Collected {
+  const fresh = { ring: new CycleRing(KEPT_CYCLES), series: new Series(STRIP_S) };
+  collected.set(id, fresh);
+  return fresh;
+}

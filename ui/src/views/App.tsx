@@ -1,0 +1,105 @@
+// The page: its regions, and the keys that work everywhere.
+import { useEffect } from "preact/hooks";
+import {
+  run,
+  select,
+  selected,
+  selectedCycle,
+  server,
+  togglePause,
+  zoomBy,
+  zoomed,
+} from "../state.ts";
+import { Band } from "./Band.tsx";
+import { Drawer } from "./Drawer.tsx";
+import { Empty } from "./Empty.tsx";
+import { Footer } from "./Footer.tsx";
+import { Header } from "./Header.tsx";
+import { LiveControl } from "./LiveControl.tsx";
+import { Notices } from "./Notices.tsx";
+import { Strip } from "./Strip.tsx";
+import { Tools } from "./Tools.tsx";
+import { Waterfall } from "./waterfall/Waterfall.tsx";
+
+/** Everything. */
+export function App() {
+  useEffect(() => {
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  const split = selectedCycle.value !== null;
+  return (
+    <div class="app">
+      {run.value && (
+        <button type="button" class="skip button" onClick={skip}>
+          Skip to the waterfall
+        </button>
+      )}
+      <Header />
+      <div class={split ? "body split" : "body"}>
+        <main class="main">
+          <Notices />
+          {run.value ? <Live /> : <Empty known={server.value !== null} />}
+        </main>
+        {split && <Drawer />}
+      </div>
+      <div class="livebar">
+        <LiveControl />
+      </div>
+      <Footer />
+    </div>
+  );
+}
+
+/** A button, for a link would put its target into the hash, which is the page's address. */
+function skip(): void {
+  document.querySelector<HTMLElement>(".scroller")?.focus();
+}
+
+function Live() {
+  return (
+    <>
+      <Band />
+      <Strip />
+      <Tools />
+      <Waterfall />
+    </>
+  );
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  const target = event.target as HTMLElement;
+  // Space presses a button and opens a list; there it is not ours.
+  const busy = target.closest("button, select, input, a") !== null;
+  switch (event.key) {
+    case " ":
+      if (busy || !run.value) {
+        return;
+      }
+      togglePause();
+      break;
+    case "Escape":
+      if (!selected.value) {
+        return;
+      }
+      select(null);
+      break;
+    case "+":
+    case "w":
+      zoomBy(1);
+      break;
+    case "-":
+    case "s":
+      zoomBy(-1);
+      break;
+    case "0":
+      zoomed.value = null;
+      break;
+    default:
+      return;
+  }
+  event.preventDefault();
+}

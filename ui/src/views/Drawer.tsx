@@ -1,0 +1,308 @@
+// The selected cycle in full: its phases, its ranks, its requests.
+import { useSignal } from "@preact/signals";
+import { cycleMs, lateness, phaseTable, servedRows } from "../lib/cycle.ts";
+import { clock, lateMs, ms, msCell, plural, shareCell, shortId, whole } from "../lib/format.ts";
+import { definition, phaseLabel } from "../lib/phases.ts";
+import type { Cycle, RankCycle, RequestRow } from "../lib/wire.ts";
+import { cycles, figures, openRank, select, selectedCycle } from "../state.ts";
+import { Term } from "./Card.tsx";
+import { Copy } from "./Copy.tsx";
+import { Dots } from "./Dots.tsx";
+import { Swatch } from "./Swatch.tsx";
+
+const FIRST_REQUESTS = 24;
+const NS_PER_MS = 1e6;
+
+/** Nothing while no cycle is selected. */
+export function Drawer() {
+  const cycle = selectedCycle.value;
+  return cycle ? (
+    <aside class="side" aria-label={`Cycle ${whole(cycle.n)}`}>
+      <Title cycle={cycle} />
+      <Gain cycle={cycle} />
+      <Phases cycle={cycle} />
+      {cycle.ranks.length > 1 && <Ranks cycle={cycle} />}
+      <Requests key={cycle.n} cycle={cycle} />
+    </aside>
+  ) : null;
+}
+
+/** Selects the cycle that lies `by` places after the selected one. */
+function step(by: number): void {
+  const cycle = selectedCycle.value;
+  const place = cycle ? cycles.value.indexOf(cycle) : -1;
+  const next = place < 0 ? undefined : cycles.value[place + by];
+  if (next) {
+    select({ group: next.group, n: next.n });
+  }
+}
+
+function Title({ cycle }: { readonly cycle: Cycle }) {
+  const place = cycles.value.indexOf(cycle);
+  const modes = [...new Set(cycle.ranks.map((rank) => rank.mode))].join(", ");
+  return (
+    <div class="section">
+      <div class="title">
+        <div>
+          <h2>Cycle {whole(cycle.n)}</h2>
+          <p class="caption">
+            {cycle.kind}, batch {whole(cycle.batch)}
+            {cycle.group && `, group ${cycle.group}`}, {clock(cycle.t0Ms, true)}
+          </p>
+          <p class="caption">
+            {ms(cycleMs(cycle))}, timing {modes}
+          </p>
+        </div>
+        <div class="steps">
+          <button
+            type="button"
+            class="button plain icon"
+            aria-label="Cycle before"
+            title="Cycle before"
+            disabled={place <= 0}
+            onClick={() => step(-1)}
+          >
+            ‹
+          </button>
+          <button
+            type="button"
+            class="button plain icon"
+            aria-label="Cycle after"
+            title="Cycle after"
+            disabled={place >= cycles.value.length - 1}
+            onClick={() => step(1)}
+          >
+            ›
+          </button>
+          <button
+            type="button"
+            class="button plain icon"
+            aria-label="Close"
+            title="Close"
+            onClick={() => select(null)}
+          >
+            ✕
+          </button>
+        </div>
+      </div>
+      <Copy text={location.href} label="Copy link" class="small" />
+    </div>
+  );
+}
+
+function Gain({ cycle }: { readonly cycle: Cycle }) {
+  const rows = servedRows(cycle);
+  const tokens = rows.reduce((sum, row) => sum + row.tokens, 0);
+  const correct = rows.reduce((sum, row) => sum + (row.overshoot ? 0 : (row.correct ?? 0)), 0);
+  const verified = rows.filter((row) => row.correct !== null && !row.overshoot).length;
+  const only = rows.length === 1 ? rows[0] : undefined;
+  return (
+    <div class="section between">
+      {cycle.requests === null ? (
+        <span class="soft">What was accepted is not counted.</span>
+      ) : (
+        <span>
+          <b>{plural(tokens, "token")}</b>{" "}
+          <span class="soft">
+            {verified > 0 &&
+              `${plural(correct, "draft")} accepted in ${plural(verified, "verify", "verifies")}`}
+          </span>
+        </span>
+      )}
+      {only && only.correct !== null && <Dots row={only} steps={cycle.steps} />}
+    </div>
+  );
+}
+
+function Phases({ cycle }: { readonly cycle: Cycle }) {
+  const rank = cycle.ranks.find((each) => each.rank === openRank.value) ?? cycle.ranks[0];
+  if (!rank) {
+    return null;
+  }
+  const rows = phaseTable(cycle, rank);
+  const medians = new Map(
+    mediansOf(cycle.kind).map((phase) => [phase.name, phase.time.p50_ms] as const),
+  );
+  return (
+    <div class="section">
+      <h3>
+        Phases <span class="caption">{rank.rank}, by host clock</span>
+      </h3>
+      {rank.incomplete && (
+        <p class="bad">Boundaries are missing: this rank's cycle is incomplete.</p>
+      )}
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">phase</th>
+            <th scope="col">ms</th>
+            <th scope="col">of the cycle</th>
+            <th scope="col">median</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.name} class={row.name.includes(".") ? "part" : ""}>
+              <th scope="row">
+                <Term about={definition(row.name)}>
+                  <Swatch phase={row.name} />
+                  {phaseLabel(row.name).replace(/^.*\./, "")}
+                </Term>
+                {row.times > 1 && <span class="dim"> {row.times}×</span>}
+                {row.ofCycle !== null && (
+                  <span class="caption"> ◂ of cycle {whole(row.ofCycle)}</span>
+                )}
+              </th>
+              <td>{msCell(row.ms)}</td>
+              <td>{shareCell(row.share)}</td>
+              <td class="dim">{msCell(medians.get(row.name) ?? null)}</td>
+            </tr>
+          ))}
+          <tr class="sum">
+            <th scope="row">cycle</th>
+            <td>{msCell((rank.end - rank.start) / NS_PER_MS)}</td>
+            <td />
+            <td />
+          </tr>
+        </tbody>
+      </table>
+      <p class="caption">
+        The probe took {ms(rank.probeNs / NS_PER_MS)} of it.
+        {rank.endedIdle && " Then the scheduler went idle."}
+      </p>
+    </div>
+  );
+}
+
+function mediansOf(kind: string) {
+  const summary = figures.value.summary;
+  const times = kind === "speculative" ? summary?.speculative : null;
+  return (kind === "decode" ? summary?.decode?.phases : times?.phases) ?? [];
+}
+
+function Ranks({ cycle }: { readonly cycle: Cycle }) {
+  const late = lateness(cycle);
+  const sorted = cycle.ranks.toSorted(
+    (one, other) => (late.get(other.rank) ?? 0) - (late.get(one.rank) ?? 0),
+  );
+  const open = openRank.value ?? cycle.ranks[0]?.rank;
+  return (
+    <div class="section">
+      <h3>
+        Ranks <span class="caption">start against {cycle.ranks[0]?.rank}</span>
+      </h3>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">rank</th>
+            <th scope="col">late by</th>
+            <th scope="col">cycle, ms</th>
+            <th scope="col">probe, µs</th>
+          </tr>
+        </thead>
+        <tbody>
+          {sorted.map((rank) => (
+            <tr key={rank.rank} class={rank.rank === open ? "chosen" : ""}>
+              <th scope="row">
+                <button
+                  type="button"
+                  class="term"
+                  title={`Show the phases of ${rank.rank}`}
+                  onClick={() => {
+                    openRank.value = rank.rank;
+                  }}
+                >
+                  {rank.rank}
+                </button>
+                {rank.incomplete && <span class="bad"> incomplete</span>}
+              </th>
+              <td>{lateText(rank, cycle, late)}</td>
+              <td>{msCell((rank.end - rank.start) / NS_PER_MS)}</td>
+              <td>{whole(rank.probeNs / 1000)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function lateText(rank: RankCycle, cycle: Cycle, late: ReadonlyMap<string, number>): string {
+  return rank.rank === cycle.ranks[0]?.rank ? "–" : lateMs(late.get(rank.rank) ?? 0);
+}
+
+function Requests({ cycle }: { readonly cycle: Cycle }) {
+  const all = useSignal(false);
+  const rows = cycle.requests ?? [];
+  const shown = all.value ? rows : rows.slice(0, FIRST_REQUESTS);
+  return (
+    <div class="section">
+      <h3>
+        Requests <span class="caption">{whole(cycle.batch)} in the batch</span>
+      </h3>
+      {cycle.requests === null ? (
+        <p class="caption">
+          Counts come with the results, which the overlap scheduler processes a cycle later.
+        </p>
+      ) : (
+        <table class="requests">
+          <thead>
+            <tr>
+              <th scope="col">request</th>
+              <th scope="col">drafts</th>
+              <th scope="col">tokens</th>
+              <th scope="col">
+                <span class="unseen">copy</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <Request key={row.id} row={row} steps={cycle.steps} />
+            ))}
+          </tbody>
+        </table>
+      )}
+      {rows.length > shown.length && (
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            all.value = true;
+          }}
+        >
+          Show all {whole(rows.length)}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Request({ row, steps }: { readonly row: RequestRow; readonly steps: number }) {
+  return (
+    <tr>
+      <th scope="row">
+        <span class="mono" title={row.id}>
+          {shortId(row.id, 14)}
+        </span>
+        {row.health && <span class="caption"> health check</span>}
+        {row.overshoot && (
+          <Term
+            class="caption"
+            about="The request had ended before this result was processed. Left out of acceptance figures."
+          >
+            {" "}
+            overshoot
+          </Term>
+        )}
+      </th>
+      <td>
+        <Dots row={row} steps={steps} />
+      </td>
+      <td>{whole(row.tokens)}</td>
+      <td>
+        <Copy text={row.id} label="Copy" class="small" />
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,40 @@
+// The last line: the keys, and what is stored.
+import { bytes, plural, span } from "../lib/format.ts";
+import { run, server } from "../state.ts";
+
+const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
+  [["Space"], "pause"],
+  [["↑", "↓"], "cycles"],
+  [["←", "→"], "phases"],
+  [["Enter"], "details"],
+  [["+", "−", "0"], "zoom"],
+  [["Esc"], "close"],
+];
+
+/** Keys at the left, the store at the right. */
+export function Footer() {
+  const stored = run.value?.stored;
+  const ranks = run.value?.ranks.length ?? 0;
+  const keys: typeof KEYS = ranks > 1 ? [...KEYS, [["j", "k"], "ranks"]] : KEYS;
+  return (
+    <footer class="foot">
+      {run.value &&
+        keys.map(([names, does]) => (
+          <span key={does}>
+            {names.map((name) => (
+              <kbd key={name}>{name}</kbd>
+            ))}{" "}
+            {does}
+          </span>
+        ))}
+      <div class="grow" />
+      {stored && (
+        <span class="wide">
+          {plural(stored.cycles, "cycle")} stored, {bytes(stored.bytes)}
+          {stored.retain_s > 0 && `, kept ${span(stored.retain_s)}`}
+        </span>
+      )}
+      {server.value && <span>spectrace {server.value.version}</span>}
+    </footer>
+  );
+}

@@ -1,0 +1,151 @@
+// The first line: which server this is, what is lost, what tracing costs, and how time is taken.
+import { share, whole } from "../lib/format.ts";
+import { address, algorithm, lostInWords, lostTotal, modelName } from "../lib/run.ts";
+import type { RunState } from "../lib/wire.ts";
+import { chooseRun, figures, run, server, theme, themeOverride } from "../state.ts";
+import { Term } from "./Card.tsx";
+
+const MODES: Readonly<Record<string, string>> = {
+  device: "Times come from events on the device; nothing waits.",
+  host: "Times come from the host's clock: when the CPU did it, not when the device did.",
+  sync: "A synchronize at every boundary: phases are right, but this timing slows the server.",
+  off: "One host stamp per cycle, and no phases.",
+};
+
+/** Mark, run, losses, cost, timing mode, theme. */
+export function Header() {
+  const current = run.value;
+  return (
+    <header class="top">
+      <h1 class="brand">
+        <svg width="20" height="20" viewBox="0 0 20 20" aria-hidden="true">
+          <rect x="1" y="3" width="6" height="4" fill="var(--phase-draft)" />
+          <rect x="5" y="8" width="12" height="4" fill="var(--phase-verify)" />
+          <rect x="15" y="13" width="4" height="4" fill="var(--phase-draft_extend)" />
+        </svg>
+        spectrace
+      </h1>
+      {current && <Identity current={current} />}
+      <div class="grow" />
+      {current && <Health current={current} />}
+      <ThemeSwitch />
+    </header>
+  );
+}
+
+function Identity({ current }: { readonly current: RunState }) {
+  const runs = server.value?.runs ?? [];
+  const reporting = current.ranks.filter((rank) => rank.reporting).length;
+  const all = current.ranks.length;
+  const drafts = algorithm(current, figures.value.summary);
+  return (
+    <div class="identity">
+      {runs.length > 1 ? (
+        <select
+          aria-label="Run"
+          value={current.run}
+          onChange={(event) => chooseRun(event.currentTarget.value)}
+        >
+          {runs.map((each) => (
+            <option key={each.run} value={each.run}>
+              {modelName(each)}, {address(each)}
+            </option>
+          ))}
+        </select>
+      ) : (
+        <b class="shrinks" title={modelName(current)}>
+          {modelName(current)}
+        </b>
+      )}
+      {runs.length < 2 && <span class="roomy">{address(current)}</span>}
+      {current.engine && <span class="wide">{current.engine}</span>}
+      {drafts && <span>{drafts}</span>}
+      {all > 0 && (
+        <Term about="One rank is one server process. The number says how many of them report.">
+          <span class="ranks">
+            ranks{" "}
+            <b class={reporting < all ? "bad" : ""}>
+              {reporting}/{all}
+            </b>
+            <span class="ticks roomy" aria-hidden="true">
+              {current.ranks.slice(0, 16).map((rank) => (
+                <span key={rank.name} class={rank.reporting ? "" : "missing"} />
+              ))}
+            </span>
+          </span>
+        </Term>
+      )}
+    </div>
+  );
+}
+
+function Health({ current }: { readonly current: RunState }) {
+  const lost = lostTotal(current);
+  const cost = figures.value.summary?.probe_share ?? null;
+  const median = figures.value.summary?.probe_median_us ?? null;
+  return (
+    <>
+      <Term about={lostInWords(current) || "No record, cycle or export was lost since the start."}>
+        <span class="stat">
+          lost <b class={lost > 0 ? "bad" : ""}>{whole(lost)}</b>
+        </span>
+      </Term>
+      <Term
+        class="roomy"
+        about={`The probe's own time in the cycles of the last 10 s, divided by the time of these cycles${
+          median === null ? "." : `; ${median.toFixed(0)} µs in the median cycle.`
+        }`}
+      >
+        <span class="stat">
+          tracer cost <b>{tracerCost(cost)}</b>
+        </span>
+      </Term>
+      <Mode modes={current.modes} />
+    </>
+  );
+}
+
+function Mode({ modes }: { readonly modes: readonly string[] }) {
+  if (modes.length === 0) {
+    return null;
+  }
+  const slow = modes.includes("sync");
+  return (
+    <Term about={modes.map((mode) => MODES[mode] ?? mode).join(" ")}>
+      <span class={slow ? "badge warn" : "badge"}>
+        <span class="dim">timing</span>
+        <b>
+          {slow && "▲ "}
+          {modes.join(", ")}
+        </b>
+      </span>
+    </Term>
+  );
+}
+
+function ThemeSwitch() {
+  const other = theme.value === "dark" ? "light" : "dark";
+  return (
+    <button
+      type="button"
+      class="button plain icon"
+      aria-label={`Switch to ${other} colours`}
+      title={`Switch to ${other} colours`}
+      onClick={() => {
+        themeOverride.value = other;
+      }}
+    >
+      <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
+        <circle cx="7" cy="7" r="6" fill="none" stroke="currentColor" stroke-width="1.5" />
+        <path d="M7 1a6 6 0 0 1 0 12z" fill="currentColor" />
+      </svg>
+    </button>
+  );
+}
+
+function tracerCost(cost: number | null): string {
+  if (cost === null || cost === 0 || cost >= 0.0995) {
+    return share(cost);
+  }
+  return cost < 0.0005 ? "< 0.1 %" : `${(cost * 100).toFixed(1)} %`;
+}

@@ -1,0 +1,94 @@
+// Lines that say what is not as it should be, for as long as it is true.
+import { secondsToRetry } from "../lib/connection.ts";
+import { clock, plural, whole } from "../lib/format.ts";
+import { endInWords, lostInWords, lostTotal, silentRanks } from "../lib/run.ts";
+import { clockMs, connection, figures, misunderstood, notFound, run, skipped } from "../state.ts";
+import { connect } from "../stream.ts";
+
+/** All notices that hold now. */
+export function Notices() {
+  const current = run.value;
+  const end = current && endInWords(current);
+  const silent = current && silentRanks(current);
+  const lost = current ? lostTotal(current) : 0;
+  return (
+    <div aria-live="polite">
+      <Unreachable />
+      {end && (
+        <Notice>
+          <b>{end.head}</b> {end.text}
+        </Notice>
+      )}
+      {current && !end && current.message && <Notice>{current.message}</Notice>}
+      {silent && (
+        <Notice>
+          <b class="bad">A rank is missing.</b> {silent}
+        </Notice>
+      )}
+      {current && lost > 0 && (
+        <Notice>
+          <b class="bad">{whole(lost)} lost:</b> {lostInWords(current)} Cycles with holes are left
+          out of the figures.
+        </Notice>
+      )}
+      {notFound.value && (
+        <Notice>
+          <b>Cycle {whole(notFound.value.n)} is not stored.</b> {storedRange()}
+        </Notice>
+      )}
+      {skipped.value > 0 && (
+        <Notice>
+          This browser was too slow for {plural(skipped.value, "cycle")}: they are stored, but not
+          in this picture.
+        </Notice>
+      )}
+      {misunderstood.value && (
+        <Notice>
+          <b>The server sent something that this page does not know.</b> They may be of different
+          versions: reload the page.
+        </Notice>
+      )}
+    </div>
+  );
+}
+
+function Unreachable() {
+  const state = connection.value;
+  if (state.kind !== "lost") {
+    return null;
+  }
+  const seconds = secondsToRetry(state, clockMs.value);
+  const last = figures.value.lastN;
+  return (
+    <div class="notice">
+      <span class="dot ring" />
+      <p>
+        <b>spectrace stopped answering at {clock(state.sinceMs)}.</b>{" "}
+        {last !== null && `Everything up to cycle ${whole(last)} stays readable here. `}
+        {/* Seconds count down in sight only: read aloud they would never end. */}
+        <span aria-hidden="true">
+          {seconds > 0 ? `Trying again in ${seconds} s.` : "Trying now."}
+        </span>
+      </p>
+      <button type="button" class="button" onClick={connect}>
+        Try now
+      </button>
+    </div>
+  );
+}
+
+function Notice(props: { readonly children: preact.ComponentChildren }) {
+  return (
+    <div class="notice">
+      <p>{props.children}</p>
+    </div>
+  );
+}
+
+function storedRange(): string {
+  const stored = run.value?.stored;
+  if (!stored || stored.first_n === null || stored.last_n === null) {
+    return "Nothing of this run is stored.";
+  }
+  return `Stored are ${whole(stored.first_n)} to ${whole(stored.last_n)}.`;
+}

@@ -1,0 +1,57 @@
+// The row above the waterfall: live or paused, which ranks, and the zoom.
+import { onlyOpenRank, openRank, rankNames, zoomBy, zoomed } from "../state.ts";
+import { LiveControl } from "./LiveControl.tsx";
+
+/** Live control at the left, what is shown at the right. */
+export function Tools() {
+  return (
+    <div class="tools">
+      <LiveControl />
+      <div class="grow" />
+      <span class="caption wide">newest cycle first, each from its own start</span>
+      <Ranks />
+      <button
+        type="button"
+        class="button"
+        disabled={zoomed.value === null}
+        onClick={() => {
+          zoomed.value = null;
+        }}
+      >
+        Fit
+      </button>
+      <button type="button" class="button icon" aria-label="Zoom out" onClick={() => zoomBy(-1)}>
+        −
+      </button>
+      <button type="button" class="button icon" aria-label="Zoom in" onClick={() => zoomBy(1)}>
+        +
+      </button>
+    </div>
+  );
+}
+
+function Ranks() {
+  const names = rankNames.value;
+  if (names.length < 2) {
+    return null;
+  }
+  const only = onlyOpenRank.value ? (openRank.value ?? names[0] ?? "") : "";
+  return (
+    <select
+      aria-label="Ranks in the waterfall"
+      value={only}
+      onChange={(event) => {
+        const chosen = event.currentTarget.value;
+        onlyOpenRank.value = chosen !== "";
+        openRank.value = chosen || openRank.value;
+      }}
+    >
+      <option value="">All {names.length} ranks</option>
+      {names.map((name) => (
+        <option key={name} value={name}>
+          {name}
+        </option>
+      ))}
+    </select>
+  );
+}

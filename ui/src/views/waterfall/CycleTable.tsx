@@ -1,0 +1,65 @@
+// The cycles in view as a table, for those who do not see the canvas.
+import { useRef } from "preact/hooks";
+import { cycleKey, cycleMs, foreignInWords, gainInWords, phaseTable } from "../../lib/cycle.ts";
+import { ms, whole } from "../../lib/format.ts";
+import { phaseLabel } from "../../lib/phases.ts";
+import type { Cycle } from "../../lib/wire.ts";
+import { paused } from "../../state.ts";
+import { rows, scrollTop } from "./model.ts";
+import type { Row } from "./paint.ts";
+
+const EVERY_MS = 5000;
+
+interface Kept {
+  readonly rows: readonly Row[];
+  readonly atMs: number;
+  readonly scrollTop: number;
+}
+
+/** Brought up to date at most every five seconds while live: a reader must get through it. */
+export function CycleTable() {
+  const kept = useRef<Kept>({ rows: [], atMs: 0, scrollTop: 0 });
+  const now = Date.now();
+  const { current } = kept;
+  // Read at every call: a signal calls again only those who read it the last time.
+  const newest = rows.value;
+  const old = now - current.atMs > EVERY_MS || current.rows.length === 0;
+  if (old || paused.value || current.scrollTop !== scrollTop.value) {
+    kept.current = { rows: newest, atMs: now, scrollTop: scrollTop.value };
+  }
+  return (
+    <table>
+      <caption>Cycles in view, newest first</caption>
+      <thead>
+        <tr>
+          <th scope="col">cycle</th>
+          <th scope="col">kind</th>
+          <th scope="col">batch</th>
+          <th scope="col">time</th>
+          <th scope="col">gain</th>
+          <th scope="col">phases on the first rank, by host clock</th>
+          <th scope="col">of an earlier cycle</th>
+        </tr>
+      </thead>
+      <tbody>
+        {kept.current.rows.map(({ cycle }) => (
+          <tr key={cycleKey(cycle)}>
+            <th scope="row">{whole(cycle.n)}</th>
+            <td>{cycle.kind}</td>
+            <td>{whole(cycle.batch)}</td>
+            <td>{ms(cycleMs(cycle))}</td>
+            <td>{gainInWords(cycle)}</td>
+            <td>{phasesInWords(cycle)}</td>
+            <td>{foreignInWords(cycle) ?? "–"}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function phasesInWords(cycle: Cycle): string {
+  const first = cycle.ranks[0];
+  const table = first ? phaseTable(cycle, first) : [];
+  return table.map((row) => `${phaseLabel(row.name)} ${ms(row.ms)}`).join(", ") || "–";
+}

@@ -1,0 +1,301 @@
+// The newest cycles, one row each, on a canvas that scrolls; with a table for those who need one.
+import { useComputed } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { type CycleId, cycleKey } from "../../lib/cycle.ts";
+import { moveSpot, spotOf } from "../../lib/spot.ts";
+import { barAt, pan, zoom } from "../../lib/waterfall.ts";
+import type { Cycle } from "../../lib/wire.ts";
+import {
+  cycles,
+  openRank,
+  pause,
+  paused,
+  run,
+  select,
+  selected,
+  view,
+  zoomed,
+} from "../../state.ts";
+import { loadOlder } from "../../stream.ts";
+import { CycleTable } from "./CycleTable.tsx";
+import {
+  box,
+  byKeys,
+  focus,
+  focused,
+  gutter,
+  hovered,
+  inRow,
+  open,
+  plot,
+  pointer,
+  ranks,
+  rowAt,
+  scene,
+  scrollTop,
+  shape,
+} from "./model.ts";
+import { PhaseCard, spokenPhase } from "./PhaseCard.tsx";
+import { paint, RULER } from "./paint.ts";
+
+const HOVER_MS = 60;
+const WHEEL = 1.0015;
+const PAN = 0.2;
+const NEAR_END = 600;
+
+let resting: ReturnType<typeof setTimeout> | undefined;
+
+/** The waterfall: one stop for the keyboard, with arrow keys inside. */
+export function Waterfall() {
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useBox(scroller);
+  usePainting(canvas);
+  useScrolling(scroller);
+  const explained = hovered.value ?? focused.value;
+  const rest = Math.max(0, cycles.value.length * shape.value.height + RULER - box.value.height);
+  return (
+    <section class="waterfall" aria-label="Waterfall">
+      {/* biome-ignore lint/a11y/noNoninteractiveElementInteractions: the role takes its keys itself */}
+      <div
+        class="scroller"
+        ref={scroller}
+        role="application"
+        aria-label="Cycles, newest first. Arrow keys go through cycles and phases, Enter shows one in full."
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: the waterfall is one stop of the keyboard
+        tabIndex={0}
+        onScroll={onScroll}
+        onPointerMove={onMove}
+        onPointerLeave={onLeave}
+        onClick={onClick}
+        onKeyDown={onKeyDown}
+        onBlur={onBlur}
+      >
+        {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus; the table speaks for it */}
+        <canvas ref={canvas} class={hovered.value ? "over-bar" : ""} aria-hidden="true" />
+        <div style={{ height: `${rest}px` }} />
+      </div>
+      {cycles.value.length === 0 && <Waiting />}
+      {explained && <PhaseCard {...explained} />}
+      <p class="unseen" aria-live="polite">
+        {focused.value ? spokenPhase(focused.value.found) : ""}
+      </p>
+      <div class="unseen">
+        <CycleTable />
+      </div>
+    </section>
+  );
+}
+
+function Waiting() {
+  const listed = run.value?.ranks ?? [];
+  const reporting = listed.filter((rank) => rank.reporting).length;
+  return (
+    <div class="waiting">
+      <p class="soft">
+        {listed.length > 0 && `${reporting} of ${listed.length} ranks report. `}
+        Waiting for cycles. The first one shows up here as soon as the server decodes.
+      </p>
+    </div>
+  );
+}
+
+/** Follows the place and the size of the scrolled box. */
+function useBox(scroller: { readonly current: HTMLDivElement | null }): void {
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (!element) {
+      return;
+    }
+    const measure = () => {
+      const { left, top } = element.getBoundingClientRect();
+      box.value = { left, top, width: element.clientWidth, height: element.clientHeight };
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    // What stands above can grow without a change of this box's own size.
+    observer.observe(document.body);
+    addEventListener("scroll", measure, { passive: true });
+    element.addEventListener("pointerenter", measure);
+    return () => {
+      observer.disconnect();
+      removeEventListener("scroll", measure);
+      element.removeEventListener("pointerenter", measure);
+    };
+  }, [scroller]);
+}
+
+function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
+  const now = scene.value;
+  useLayoutEffect(() => {
+    const surface = canvas.current;
+    const ctx = surface?.getContext("2d");
+    if (surface && ctx) {
+      const scale = devicePixelRatio || 1;
+      resize(surface, now.width, now.height, scale);
+      ctx.setTransform(scale, 0, 0, scale, 0, 0);
+      paint(ctx, now, getComputedStyle(document.body).fontFamily);
+    }
+  }, [now, canvas]);
+}
+
+/** Live begins at the newest cycle; a selected one comes into view. */
+function useScrolling(scroller: { readonly current: HTMLDivElement | null }): void {
+  const live = paused.value === null;
+  useLayoutEffect(() => {
+    if (live) {
+      scroller.current?.scrollTo({ top: 0 });
+    }
+  }, [live, scroller]);
+  const chosen = useComputed(() => {
+    const id = selected.value;
+    const row = id ? rowOf(id) : -1;
+    return id && row >= 0 ? cycleKey(id) : null;
+  });
+  useEffect(() => {
+    if (chosen.value !== null && selected.peek()) {
+      reveal(scroller.current, selected.peek());
+    }
+  }, [chosen.value, scroller]);
+  useEffect(() => {
+    // Not through a prop: those listeners are passive and could not prevent the page's own zoom.
+    const element = scroller.current;
+    element?.addEventListener("wheel", onWheel, { passive: false });
+    return () => element?.removeEventListener("wheel", onWheel);
+  }, [scroller]);
+}
+
+function onMove(event: PointerEvent): void {
+  const at = { x: event.clientX, y: event.clientY };
+  clearTimeout(resting);
+  if (pointer.value && hovered.value) {
+    pointer.value = at;
+    return;
+  }
+  pointer.value = null;
+  resting = setTimeout(() => {
+    pointer.value = at;
+  }, HOVER_MS);
+}
+
+function onLeave(): void {
+  clearTimeout(resting);
+  pointer.value = null;
+}
+
+function onClick(event: MouseEvent): void {
+  const row = rowAt(event.clientY);
+  byKeys.value = false;
+  if (row) {
+    const x = event.clientX - box.value.left - gutter.value;
+    const bar = barAt(row.bars, x, inRow(event.clientY, row));
+    choose(row.cycle);
+    focus.value = bar
+      ? spotOf(row.cycle, bar)
+      : { key: cycleKey(row.cycle), rank: open.value, place: 0 };
+  }
+}
+
+function onScroll(event: Event): void {
+  const element = event.currentTarget as HTMLElement;
+  pointer.value = null;
+  scrollTop.value = element.scrollTop;
+  if (element.scrollTop > 2) {
+    pause();
+  }
+  const left = element.scrollHeight - element.scrollTop - element.clientHeight;
+  if (paused.value && left < NEAR_END) {
+    void loadOlder();
+  }
+}
+
+function onWheel(event: WheelEvent): void {
+  if (event.ctrlKey) {
+    const place = (event.clientX - box.value.left - gutter.value) / plot.value;
+    zoomed.value = zoom(view.value, WHEEL ** event.deltaY, Math.min(1, Math.max(0, place)));
+    event.preventDefault();
+  } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    zoomed.value = pan(view.value, event.deltaX / plot.value);
+    event.preventDefault();
+  }
+}
+
+function onKeyDown(event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  if (moveFocus(event.key, event.currentTarget as HTMLElement) || act(event.key)) {
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+function onBlur(): void {
+  byKeys.value = false;
+}
+
+function moveFocus(key: string, scroller: HTMLElement): boolean {
+  const moved = moveSpot(key, focus.value, cycles.value, ranks.value);
+  if (!moved) {
+    return false;
+  }
+  pause();
+  pointer.value = null;
+  byKeys.value = true;
+  focus.value = moved;
+  openRank.value = moved.rank;
+  const cycle = cycles.value.findLast((each) => cycleKey(each) === moved.key) ?? null;
+  reveal(scroller, cycle);
+  if (selected.value && cycle) {
+    choose(cycle);
+  }
+  return true;
+}
+
+function act(key: string): boolean {
+  if (key === "a" || key === "d") {
+    zoomed.value = pan(view.value, key === "a" ? -PAN : PAN);
+    return true;
+  }
+  const cycle = cycles.value.findLast((each) => cycleKey(each) === focus.value?.key);
+  if (key === "Enter" && cycle) {
+    choose(cycle);
+    return true;
+  }
+  return false;
+}
+
+function choose(cycle: Cycle): void {
+  select({ group: cycle.group, n: cycle.n });
+}
+
+/** The row of a cycle, counted from the newest; -1 if it is not in view's list. */
+function rowOf(id: CycleId): number {
+  const place = cycles.value.findLastIndex((cycle) => cycleKey(cycle) === cycleKey(id));
+  return place < 0 ? -1 : cycles.value.length - 1 - place;
+}
+
+function reveal(scroller: HTMLElement | null, id: CycleId | null): void {
+  const row = id ? rowOf(id) : -1;
+  if (!scroller || row < 0) {
+    return;
+  }
+  const top = row * shape.value.height;
+  const bottom = top + shape.value.height + RULER;
+  if (top < scroller.scrollTop) {
+    scroller.scrollTop = top;
+  } else if (bottom > scroller.scrollTop + scroller.clientHeight) {
+    scroller.scrollTop = bottom - scroller.clientHeight;
+  }
+}
+
+function resize(surface: HTMLCanvasElement, width: number, height: number, scale: number): void {
+  const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
+  if (surface.width !== w || surface.height !== h) {
+    surface.width = w;
+    surface.height = h;
+    surface.style.width = `${width}px`;
+    surface.style.height = `${height}px`;
+  }
+}

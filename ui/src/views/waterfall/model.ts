@@ -1,0 +1,155 @@
+// What the waterfall shows right now: computed from the store, the window and the pointer.
+import { computed, type Signal, signal } from "@preact/signals";
+import { cycleKey } from "../../lib/cycle.ts";
+import { barOf, type Found, findSpot, type Spot, spotOf } from "../../lib/spot.ts";
+import { barAt, bars, rowShape, visibleRows } from "../../lib/waterfall.ts";
+import type { Cycle } from "../../lib/wire.ts";
+import {
+  cycles,
+  figures,
+  onlyOpenRank,
+  openRank,
+  rankNames,
+  selected,
+  theme,
+  view,
+} from "../../state.ts";
+import { type Row, RULER, type Scene, WIDE_GUTTER } from "./paint.ts";
+
+const PHONE = 720;
+const NARROW_GUTTER = 48;
+const PARTS_SAMPLE = 200;
+
+/** Where the scrolled box lies in the window, in px. */
+export interface Box {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** A card that explains a stretch, at a point of the window. */
+export interface Explained {
+  readonly found: Found;
+  readonly x: number;
+  readonly y: number;
+}
+
+export const box: Signal<Box> = signal({ left: 0, top: 0, width: 0, height: 0 });
+export const scrollTop: Signal<number> = signal(0);
+/** The resting pointer in px of the window; null while it moves fast or is elsewhere. */
+export const pointer: Signal<{ readonly x: number; readonly y: number } | null> = signal(null);
+export const focus: Signal<Spot | null> = signal(null);
+/** A click puts the focus here too, but only keys need a ring to be seen. */
+export const byKeys: Signal<boolean> = signal(false);
+
+/** The opened rank; the first unless another was chosen. */
+export const open = computed<string>(() => openRank.value ?? rankNames.value[0] ?? "");
+
+/** Whether phases have parts; rows need no line for them where only plain decode runs. */
+const hasParts = computed<boolean>(() =>
+  cycles.value
+    .slice(-PARTS_SAMPLE)
+    .some((cycle) => cycle.ranks[0]?.phases.some((phase) => phase.name.includes("."))),
+);
+
+/** The ranks that have a lane. */
+export const ranks = computed<readonly string[]>(() =>
+  onlyOpenRank.value ? [open.value] : rankNames.value,
+);
+
+export const shape = computed(() =>
+  rowShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), hasParts.value),
+);
+
+export const gutter = computed<number>(() => {
+  const { width } = box.value;
+  if (width === 0 || width > PHONE || innerWidth > PHONE) {
+    return WIDE_GUTTER;
+  }
+  return ranks.value.length > 1 ? NARROW_GUTTER : 0;
+});
+
+/** Width of the plot in px. */
+export const plot = computed<number>(() => Math.max(1, box.value.width - gutter.value));
+
+export const rows = computed<readonly Row[]>(() => {
+  const all = cycles.value;
+  const { height } = shape.value;
+  const range = visibleRows(
+    scrollTop.value,
+    Math.max(0, box.value.height - RULER),
+    height,
+    all.length,
+  );
+  const shown: Row[] = [];
+  for (let row = range.start; row < range.end; row += 1) {
+    const cycle = all.at(-1 - row);
+    if (cycle) {
+      shown.push({
+        cycle,
+        y: RULER + row * height - scrollTop.value,
+        bars: bars(cycle, ranks.value, shape.value, { range: view.value, width: plot.value }),
+      });
+    }
+  }
+  return shown;
+});
+
+/** The stretch under the pointer. It is looked up anew as the rows move on below it. */
+export const hovered = computed<Explained | null>(() => {
+  const at = pointer.value;
+  const row = at && rowAt(at.y);
+  const bar = row && barAt(row.bars, at.x - box.value.left - gutter.value, inRow(at.y, row));
+  const found = bar && findSpot([row.cycle], spotOf(row.cycle, bar));
+  return found && { found, x: at.x, y: at.y };
+});
+
+/** The stretch that the keyboard is on. */
+export const focused = computed<Explained | null>(() => {
+  const found = byKeys.value && focus.value ? findSpot(cycles.value, focus.value) : null;
+  const row = found && rowOf(found.cycle);
+  const bar = row && barOf(row.bars, found.rank.rank, found.stretch);
+  if (!bar) {
+    return null;
+  }
+  const x = box.value.left + gutter.value + Math.min(bar.x + bar.width / 2, plot.value);
+  return { found, x, y: box.value.top + row.y + bar.y + bar.height };
+});
+
+/** Everything that the canvas needs. */
+export const scene = computed<Scene>(() => ({
+  width: box.value.width,
+  height: box.value.height,
+  gutter: gutter.value,
+  shape: shape.value,
+  ranks: ranks.value,
+  view: view.value,
+  rows: rows.value,
+  theme: theme.value,
+  usualKind: figures.value.summary?.speculative ? "speculative" : "decode",
+  selected: selected.value,
+  hovered: barIn(hovered.value),
+  focused: barIn(focused.value),
+}));
+
+/** The row at a height of the window; null on the ruler and below the last one. */
+export function rowAt(y: number): Row | null {
+  const inside = y - box.value.top;
+  const found = rows.value.find((row) => inside >= row.y && inside < row.y + shape.value.height);
+  return inside > RULER && found ? found : null;
+}
+
+/** A height of the window as px from the top of a row. */
+export function inRow(y: number, row: Row): number {
+  return y - box.value.top - row.y;
+}
+
+function rowOf(cycle: Cycle): Row | null {
+  return rows.value.find((row) => cycleKey(row.cycle) === cycleKey(cycle)) ?? null;
+}
+
+function barIn(explained: Explained | null) {
+  const row = explained && rowOf(explained.found.cycle);
+  return row && barOf(row.bars, explained.found.rank.rank, explained.found.stretch);
+}

@@ -1,0 +1,458 @@
+// Draws the waterfall on its canvas; what lies where is decided in lib/waterfall.ts.
+import { decimalsOf, niceStep, type Range, ticks } from "../../lib/axis.ts";
+import {
+  type CycleId,
+  cycleKey,
+  cycleMs,
+  cycleTokens,
+  foreignInWords,
+  gainInWords,
+  lateness,
+  servedRows,
+} from "../../lib/cycle.ts";
+import { lateMs, ms, whole } from "../../lib/format.ts";
+import { phaseLabel } from "../../lib/phases.ts";
+import { type ColourName, colour, hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
+import { type Bar, type Lane, type RowShape, shownRequests, toX } from "../../lib/waterfall.ts";
+import type { Cycle, RequestRow } from "../../lib/wire.ts";
+
+/** Height of the ruler above the rows. */
+export const RULER = 18;
+/** From here on the gutter carries number, time, and the names of the ranks. */
+export const WIDE_GUTTER = 132;
+
+const SMALL = "11px";
+const NORMAL = "13px";
+const LABEL_ROOM = 10;
+const DOT = 8;
+const MOST_DOTS = 8;
+const REQUEST_GAP = 8;
+/** Room for a short text, such as the tokens that a cycle gave. */
+const SLOT = 64;
+
+type Rect = readonly [x: number, y: number, width: number, height: number];
+
+/** One row to draw. */
+export interface Row {
+  readonly cycle: Cycle;
+  readonly y: number;
+  readonly bars: readonly Bar[];
+}
+
+/** Everything the picture is made of. */
+export interface Scene {
+  readonly width: number;
+  readonly height: number;
+  readonly gutter: number;
+  readonly shape: RowShape;
+  readonly ranks: readonly string[];
+  readonly view: Range;
+  readonly rows: readonly Row[];
+  readonly theme: Theme;
+  /** Usual kinds need no chip; the others are told by a word in a frame. */
+  readonly usualKind: string;
+  readonly selected: CycleId | null;
+  readonly hovered: Bar | null;
+  readonly focused: Bar | null;
+}
+
+/** Draws a scene onto a canvas whose units are CSS px. */
+export function paint(ctx: CanvasRenderingContext2D, scene: Scene, font: string): void {
+  new Painter(ctx, scene, font).all();
+}
+
+class Painter {
+  readonly #ctx: CanvasRenderingContext2D;
+  readonly #scene: Scene;
+  readonly #family: string;
+
+  constructor(ctx: CanvasRenderingContext2D, scene: Scene, family: string) {
+    this.#ctx = ctx;
+    this.#scene = scene;
+    this.#family = family;
+  }
+
+  all(): void {
+    const { width, height, gutter, rows } = this.#scene;
+    this.#fill("bg", [0, 0, width, height]);
+    if (gutter > 0) {
+      this.#fill("bg2", [0, 0, gutter, height]);
+    }
+    for (const row of rows) {
+      if (this.#isSelected(row.cycle)) {
+        this.#fill("tint", [0, row.y, width, this.#scene.shape.height]);
+      }
+    }
+    this.#grid();
+    for (const row of rows) {
+      this.#row(row);
+    }
+    this.#ruler();
+    if (gutter > 0) {
+      this.#fill("line", [gutter - 1, 0, 1, height]);
+    }
+  }
+
+  #isSelected(cycle: Cycle): boolean {
+    const { selected } = this.#scene;
+    return selected !== null && cycleKey(cycle) === cycleKey(selected);
+  }
+
+  get #plot(): number {
+    return this.#scene.width - this.#scene.gutter;
+  }
+
+  #grid(): void {
+    const { gutter, view, height, rows, shape } = this.#scene;
+    if (rows.length === 0) {
+      return;
+    }
+    const bottom = Math.min(height, (rows.at(-1)?.y ?? 0) + shape.height);
+    for (const time of this.#ticks()) {
+      if (time > view.start) {
+        const x = gutter + Math.round(toX(time, view, this.#plot));
+        this.#fill("line", [x, RULER, 1, bottom - RULER]);
+      }
+    }
+  }
+
+  #ruler(): void {
+    const { gutter, width, view } = this.#scene;
+    this.#fill("bg", [gutter, 0, width - gutter, RULER]);
+    if (gutter > 0) {
+      this.#fill("bg2", [0, 0, gutter, RULER]);
+    }
+    if (gutter >= WIDE_GUTTER) {
+      this.#text("cycle", 16, 13, { tone: "ink3" });
+      this.#text("time", gutter - 12, 13, { tone: "ink3", align: "right" });
+    }
+    const marks = this.#ticks();
+    const decimals = decimalsOf(this.#tickStep());
+    for (const time of marks) {
+      const x = gutter + Math.round(toX(time, view, this.#plot));
+      const text = time === 0 ? "0" : `${time.toFixed(decimals)} ms`;
+      const half = this.#measure(text, SMALL) / 2;
+      if (time === 0) {
+        this.#text(text, x + 4, 13, { tone: "ink3" });
+      } else if (x - half > gutter + 12 && x + half < width - 4) {
+        this.#text(text, x, 13, { tone: "ink3", align: "center" });
+      }
+      this.#fill("line2", [x, RULER - 3, 1, 3]);
+    }
+    this.#fill("line", [0, RULER - 1, width, 1]);
+  }
+
+  #ticks(): number[] {
+    return ticks(this.#scene.view, this.#plot / 110);
+  }
+
+  #tickStep(): number {
+    const { view } = this.#scene;
+    return niceStep((view.end - view.start) / Math.max(1, this.#plot / 110));
+  }
+
+  #row(row: Row): void {
+    const { gutter, shape, width, ranks } = this.#scene;
+    const ctx = this.#ctx;
+    if (gutter >= WIDE_GUTTER) {
+      this.#names(row);
+    } else if (gutter > 0) {
+      for (const [place, name] of ranks.entries()) {
+        const lane = shape.lanes[place];
+        if (lane) {
+          this.#text(name, 8, row.y + lane.y + lane.height / 2 + 4, { tone: "ink3" });
+        }
+      }
+    }
+    this.#header(row);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(gutter, row.y, this.#plot, shape.height);
+    ctx.clip();
+    for (const [place, name] of ranks.entries()) {
+      const lane = shape.lanes[place];
+      if (lane) {
+        this.#lane(row, name, lane);
+      }
+    }
+    for (const bar of row.bars) {
+      this.#bar(bar, row);
+    }
+    this.#foreign(row);
+    ctx.restore();
+    this.#fill("line", [0, row.y + shape.height - 1, width, 1]);
+    if (this.#isSelected(row.cycle)) {
+      this.#fill("accent", [0, row.y, 2, shape.height - 1]);
+    }
+  }
+
+  #names({ cycle, y }: Row): void {
+    const { gutter, shape, ranks } = this.#scene;
+    this.#text(whole(cycle.n), 16, y + 17, { size: NORMAL, weight: 600 });
+    this.#text(ms(cycleMs(cycle)), gutter - 12, y + 17, { size: NORMAL, align: "right" });
+    const late = lateness(cycle);
+    const worst = Math.max(...late.values());
+    for (const [place, name] of ranks.entries()) {
+      const lane = shape.lanes[place];
+      if (!lane) {
+        continue;
+      }
+      const base = y + lane.y + lane.height / 2 + 4;
+      this.#text(name, 16, base, { tone: "ink3" });
+      const by = late.get(name);
+      if (ranks.length === 1) {
+        this.#text("host", gutter - 12, base, { tone: "ink3", align: "right" });
+      } else if (by !== undefined && place > 0) {
+        const last = by === worst && by > 0;
+        this.#text(lateMs(by), gutter - 12, base, {
+          tone: last ? "ink" : "ink3",
+          weight: last ? 600 : 400,
+          align: "right",
+        });
+      }
+    }
+  }
+
+  #header({ cycle, y }: Row): void {
+    const { gutter, width } = this.#scene;
+    const base = y + 17;
+    let x = gutter + 8;
+    let end = width - 12;
+    const narrow = gutter < WIDE_GUTTER;
+    if (narrow) {
+      x = 12;
+      x += this.#text(whole(cycle.n), x, base, { size: NORMAL, weight: 600 }) + 8;
+      end -= this.#text(ms(cycleMs(cycle)), end, base, { size: NORMAL, align: "right" }) + 12;
+    }
+    if (!narrow || cycle.kind !== this.#scene.usualKind) {
+      x += this.#kind(cycle.kind, x, y) + 8;
+    }
+    x += this.#text(`batch ${whole(cycle.batch)}`, x, base, { tone: "ink2" }) + 12;
+    const mark = this.#foreignWords(cycle, end - x - SLOT);
+    if (mark) {
+      end -= this.#text(mark, end, base, { tone: "ink3", align: "right" }) + 12;
+    }
+    this.#gain(cycle, x, y, end);
+  }
+
+  /** Whose batch some phases worked for, in the longest words that fit; null without any. */
+  #foreignWords(cycle: Cycle, room: number): string | null {
+    const words = foreignInWords(cycle);
+    const numbers = new Set(cycle.ranks.flatMap((rank) => rank.phases.map((p) => p.ofCycle)));
+    numbers.delete(cycle.n);
+    const short = `of cycle ${[...numbers].map(whole).join(", ")}`;
+    // Where there is little room the dots say more than the names of the phases.
+    const long = this.#scene.gutter < WIDE_GUTTER ? [] : [words ?? ""];
+    const forms = words === null ? [] : [...long, short];
+    const fits = forms.find((form) => this.#measure(`◂ ${form}`, SMALL) < room);
+    return fits ? `◂ ${fits}` : null;
+  }
+
+  #kind(kind: string, x: number, y: number): number {
+    if (kind === this.#scene.usualKind) {
+      return this.#text(kind, x, y + 17, { tone: "ink2" });
+    }
+    const width = this.#measure(kind, SMALL, 600) + 10;
+    this.#fill("bg3", [x, y + 4, width, 17]);
+    this.#outline("line2", [x, y + 4, width, 17]);
+    this.#text(kind, x + 5, y + 17, { weight: 600 });
+    return width;
+  }
+
+  #gain(cycle: Cycle, from: number, y: number, end: number): void {
+    let x = from;
+    const rows = servedRows(cycle).filter((row) => row.correct !== null);
+    const words = gainInWords(cycle);
+    const room = end - x - this.#measure(words, SMALL) - 8;
+    const each = cycle.steps * DOT + 9 + REQUEST_GAP;
+    const long = cycle.steps > MOST_DOTS;
+    const shown = long ? 0 : shownRequests(rows.length, room, each, SLOT);
+    for (const row of rows.slice(0, shown)) {
+      this.#dots(row, cycle.steps, x, y + 13);
+      x += each;
+    }
+    if (shown > 0 && shown < rows.length) {
+      x += this.#text(`${whole(rows.length - shown)} more`, x, y + 17, { tone: "ink3" }) + 8;
+    }
+    if (long && rows.length > 0) {
+      const correct = rows.reduce((sum, row) => sum + (row.correct ?? 0), 0);
+      const drafts = `${whole(correct)} of ${whole(rows.length * cycle.steps)} drafts`;
+      x += this.#text(drafts, x, y + 17, { tone: "ink2" }) + 8;
+    }
+    if (x + this.#measure(words, SMALL) <= end) {
+      const known = cycleTokens(cycle) !== null;
+      this.#text(words, x, y + 17, { tone: known ? "ink" : "ink3" });
+    }
+  }
+
+  #dots(row: RequestRow, steps: number, x: number, y: number): void {
+    const ctx = this.#ctx;
+    const correct = row.correct ?? 0;
+    for (let place = 0; place < steps; place += 1) {
+      const accepted = place < correct;
+      ctx.beginPath();
+      ctx.arc(x + 4 + place * DOT, y, accepted ? 3 : 2.5, 0, 2 * Math.PI);
+      if (accepted) {
+        ctx.fillStyle = this.#colour("ink");
+        ctx.fill();
+      } else {
+        ctx.strokeStyle = this.#colour("ink3");
+        ctx.lineWidth = 1;
+        ctx.stroke();
+      }
+    }
+    if (row.overshoot) {
+      return;
+    }
+    const left = x + steps * DOT + 1;
+    ctx.fillStyle = this.#colour("accent");
+    ctx.beginPath();
+    ctx.moveTo(left, y);
+    ctx.lineTo(left + 3.5, y - 3.5);
+    ctx.lineTo(left + 7, y);
+    ctx.lineTo(left + 3.5, y + 3.5);
+    ctx.fill();
+  }
+
+  /** What a lane says where it has no bars. */
+  #lane({ cycle, y }: Row, name: string, lane: Lane): void {
+    const { gutter, view } = this.#scene;
+    const rank = cycle.ranks.find((each) => each.rank === name);
+    const base = y + lane.y + lane.height / 2 + 4;
+    if (!rank) {
+      this.#text("no record of this cycle", gutter + 8, base, { tone: "bad" });
+      return;
+    }
+    const [start, end] = [rank.start, rank.end].map(
+      (time) => gutter + Math.round(toX(time / 1e6, view, this.#plot)),
+    ) as [number, number];
+    if (rank.phases.length === 0) {
+      this.#fill("bg3", [start, y + lane.y, end - start, lane.height]);
+      this.#outline("line2", [start, y + lane.y, end - start, lane.height]);
+      this.#text("not divided into phases", start + 5, base, { tone: "ink2" });
+    }
+    const opened = lane.height >= 14;
+    const after: string[] = [];
+    if (rank.incomplete) {
+      after.push("incomplete");
+    }
+    if (rank.endedIdle && opened) {
+      after.push("then idle");
+    }
+    if (after.length > 0) {
+      this.#text(after.join(", "), end + 6, base, { tone: rank.incomplete ? "bad" : "ink3" });
+    }
+  }
+
+  #bar(bar: Bar, row: Row): void {
+    const { gutter, theme, hovered, focused } = this.#scene;
+    const ctx = this.#ctx;
+    const { fill } = phaseColour(bar.stretch.name, theme);
+    const x = gutter + bar.x;
+    const y = row.y + bar.y;
+    ctx.globalAlpha = bar === hovered ? 0.85 : 1;
+    if (bar.solid) {
+      ctx.fillStyle = fill;
+      ctx.fillRect(x, y, bar.width, bar.height);
+    } else {
+      ctx.fillStyle = hostFill(bar.stretch.name, theme);
+      ctx.fillRect(x, y, bar.width, bar.height);
+      ctx.strokeStyle = fill;
+      ctx.lineWidth = 1;
+      // An edge outside the plot is not drawn: the bar goes on there.
+      const left = bar.cutLeft ? x - 2 : x;
+      const right = x + bar.width + (bar.cutRight ? 3 : 0);
+      ctx.strokeRect(left + 0.5, y + 0.5, right - left - 1, bar.height - 1);
+    }
+    this.#label(bar, x, y, row.cycle);
+    ctx.globalAlpha = 1;
+    if (bar === focused) {
+      ctx.strokeStyle = this.#colour("accent");
+      ctx.lineWidth = 2;
+      ctx.strokeRect(x - 2, y - 2, bar.width + 4, bar.height + 4);
+    }
+  }
+
+  #label(bar: Bar, x: number, y: number, cycle: Cycle): void {
+    if (bar.height < 14) {
+      return;
+    }
+    const { name, start, end, ofCycle } = bar.stretch;
+    const short = phaseLabel(name).replace(/^.*\./, "");
+    const long = `${short} ${ms(end - start)}`;
+    const forms =
+      ofCycle === cycle.n ? [long, short] : [`${long}, of cycle ${whole(ofCycle)}`, long, short];
+    const text = forms.find((form) => this.#measure(form, SMALL) + LABEL_ROOM < bar.width);
+    if (text) {
+      this.#text(text, x + 5, y + bar.height / 2 + 4, {});
+    }
+  }
+
+  /** A bracket over what was done for an earlier cycle, with its arrow back to it. */
+  #foreign(row: Row): void {
+    const { gutter } = this.#scene;
+    const ctx = this.#ctx;
+    const marked = row.bars
+      .filter(
+        (bar) => bar.stretch.level === 0 && bar.height >= 14 && bar.stretch.ofCycle !== row.cycle.n,
+      )
+      .toSorted((one, other) => one.x - other.x);
+    let end = Number.NEGATIVE_INFINITY;
+    ctx.fillStyle = this.#colour("ink3");
+    for (const bar of marked) {
+      const x = gutter + bar.x;
+      const y = row.y + bar.y - 3;
+      const goesOn = x <= end + 8;
+      const from = goesOn ? end : x;
+      ctx.fillRect(from, y, x + bar.width - from, 1);
+      if (!goesOn) {
+        ctx.beginPath();
+        ctx.moveTo(x - 1, y + 0.5);
+        ctx.lineTo(x + 4, y - 2.5);
+        ctx.lineTo(x + 4, y + 3.5);
+        ctx.fill();
+      }
+      end = x + bar.width;
+    }
+  }
+
+  #colour(name: ColourName): string {
+    return colour(name, this.#scene.theme);
+  }
+
+  #fill(name: ColourName, rect: Rect): void {
+    this.#ctx.fillStyle = this.#colour(name);
+    this.#ctx.fillRect(...rect);
+  }
+
+  #outline(name: ColourName, [x, y, width, height]: Rect): void {
+    this.#ctx.strokeStyle = this.#colour(name);
+    this.#ctx.lineWidth = 1;
+    this.#ctx.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  }
+
+  #measure(text: string, size: string, weight = 400): number {
+    this.#ctx.font = `${weight} ${size} ${this.#family}`;
+    return this.#ctx.measureText(text).width;
+  }
+
+  /** Writes a line and returns its width. */
+  #text(
+    text: string,
+    x: number,
+    y: number,
+    how: {
+      readonly tone?: ColourName;
+      readonly size?: string;
+      readonly weight?: number;
+      readonly align?: CanvasTextAlign;
+    },
+  ): number {
+    const ctx = this.#ctx;
+    const width = this.#measure(text, how.size ?? SMALL, how.weight);
+    ctx.fillStyle = this.#colour(how.tone ?? "ink");
+    ctx.textAlign = how.align ?? "left";
+    ctx.fillText(text, x, y);
+    return width;
+  }
+}
