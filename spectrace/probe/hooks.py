@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import WRAPPER_ASSIGNMENTS
+from functools import update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,7 @@ class Patches:
         if not isinstance(original, FunctionType):
             return False
         wrapper = make(original)
-        for attribute in WRAPPER_ASSIGNMENTS:
-            setattr(wrapper, attribute, getattr(original, attribute, None))
-        wrapper.__wrapped__ = original
+        update_wrapper(wrapper, original)  # what others read off the function stays readable
         setattr(holder, name, wrapper)
         self._entries.append((holder, name, original, wrapper))
         return True

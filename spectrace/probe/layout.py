@@ -20,6 +20,7 @@ PAGE_BYTES = 4096
 
 SLOT_BYTES = 128
 DEFAULT_SLOTS = 16384
+QUIET_NS = 3_000_000_000  # a reader without a sign of life for so long has gone
 ABANDONED_NS = 30_000_000_000  # without a reader's heartbeat the probe leaves by itself
 
 

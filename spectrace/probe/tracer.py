@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
 from .engines import sglang as engine
 from .hooks import Patches, boundary, counts_ready, holder_of
-from .layout import ABANDONED_NS, Command, CycleFlag, Kind, Ph, RecordType, State, Word
+from .layout import ABANDONED_NS, QUIET_NS, Command, CycleFlag, Kind, Ph, RecordType, State, Word
 from .recorder import Recorder
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ class Tracer:
             "python": sys.version.split()[0],
             "torch": str(torch),
         }
+        try:
+            self._hook_scheduler(scheduler)
+            self._tell()
+            # A reader that dies before its first sign of life must not leave the probe behind.
+            self._ring.words[Word.HEARTBEAT_NS] = now()
+        except BaseException:  # a signal handler's too: half armed is worse than not at all
+            self._active = False
+            self._patches.restore()
+            raise
+
+    def _hook_scheduler(self, scheduler: type) -> None:
         self._active = True
         for name, make in (
             (engine.RUN_BATCH, self._wrap_run_batch),
@@ -71,16 +83,10 @@ class Tracer:
         ):
             self._hook(scheduler, name, make)
         if self._missing:
-            missing = ", ".join(self._missing)
-            self._patches.restore()
-            self._active = False
-            raise LookupError(f"sglang {version} has no {missing}")
-        self._tell()
-        # A reader that dies before its first sign of life must not leave the probe behind.
-        self._ring.words[Word.HEARTBEAT_NS] = now()
+            raise LookupError(f"{self._info['engine']} has no {', '.join(self._missing)}")
 
     def fail(self, error: BaseException) -> None:
-        """Writes down an error of the probe's own and takes the probe out."""
+        """Writes down an error of the probe's own and takes the probe out; never raises."""
         if not self._active:
             return
         trace = error.__traceback__
@@ -89,10 +95,9 @@ class Tracer:
         place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
         text = f"{type(error).__name__}: {error} at {place}"
         self._info["error"] = text
-        try:
+        with suppress(Exception):
             self._ring.text(RecordType.ERROR, 0, text)
-        finally:
-            self._leave(State.FAILED)
+        self._leave(State.FAILED)
 
     def _hook(self, holder: type, name: str, make: Callable[[Function], Function]) -> None:
         owner = holder_of(holder, name)
@@ -102,13 +107,30 @@ class Tracer:
         else:
             self._missing.append(label)
 
-    def _hook_module(self, module: str, name: str, make: Callable[[Function], Function]) -> None:
+    def _hook_place(
+        self, scheduler: Any, place: str, name: str, make: Callable[[Function], Function]
+    ) -> None:
+        """Hooks a function of the object at `place`, or of a module; notes what is not there."""
+        module = place.removeprefix("module:")
+        if module == place:
+            owner = _follow(scheduler, place)
+            if owner is None:
+                self._missing.append(f"{place}.{name}")
+            else:
+                self._hook(type(owner), name, make)
+            return
         loaded = sys.modules.get(module)
         label = f"{module.rpartition('.')[2]}.{name}"
         if loaded is not None and self._patches.put(loaded, name, make):
             self._hooked.append(label)
         else:
             self._missing.append(label)
+
+    @staticmethod
+    def _row_of(worker: type) -> Any:
+        ancestors = [kind.__name__ for kind in worker.__mro__]
+        known = (row for row in engine.WORKERS if row.worker in ancestors)
+        return next(known, engine.UNKNOWN_WORKER)
 
     def _install(self, scheduler: Any, batch: Any) -> None:
         """Hooks the worker that this scheduler drives."""
@@ -119,28 +141,19 @@ class Tracer:
             modes[name]: kind for name, kind in engine.KINDS.items() if name in modes.__members__
         }
         worker = getattr(scheduler, engine.WORKER)
-        ancestors = [kind.__name__ for kind in type(worker).__mro__]
-        targets: tuple[tuple[str, str, int, int], ...] = ()
-        for name, row in engine.WORKERS:
-            if name in ancestors:
-                targets = row
-                break
-        for place, function, enter, leave in targets:
-            make = boundary(self._recorder, enter, leave)
-            if place.startswith("module:"):
-                self._hook_module(place.partition(":")[2], function, make)
-            else:
-                self._hook(type(_follow(scheduler, place)), function, make)
-        place, function, enter = engine.VERIFY
-        if hasattr(worker, function):
-            make = boundary(self._recorder, enter, 0, self._note_verify)
-            self._hook(type(_follow(scheduler, place)), function, make)
+        row = self._row_of(type(worker))
+        for place, function, enter, leave in row.targets:
+            self._hook_place(scheduler, place, function, boundary(self._recorder, enter, leave))
+        if hasattr(worker, engine.VERIFY):
+            begin, end = row.verify
+            make = boundary(self._recorder, begin, end, self._note_verify)
+            self._hook_place(scheduler, engine.WORKER, engine.VERIFY, make)
         for place, function in engine.COUNTS_READY:
-            self._hook(type(_follow(scheduler, place)), function, counts_ready(self._recorder))
+            self._hook_place(scheduler, place, function, counts_ready(self._recorder))
         algorithm = getattr(scheduler, "spec_algorithm", None)
         self._info.update(
             worker=type(worker).__name__,
-            known_worker=bool(targets),
+            known_worker=row is not engine.UNKNOWN_WORKER,
             algorithm=str(getattr(algorithm, "name", algorithm)),
             overlap=bool(getattr(scheduler, "enable_overlap", False)),
             device=str(getattr(scheduler, "device", "")),
@@ -279,10 +292,10 @@ class Tracer:
         )
 
     def _finish(self, time_ns: int) -> None:
-        """Leaves at a cycle boundary; an abandoned probe also removes its file."""
+        """Leaves at a cycle boundary; where no reader is left it also removes its file."""
         if self._recorder.open:
             self._recorder.end(time_ns)
-        abandoned = self._ring.words[Word.COMMAND] != Command.DETACH
+        abandoned = time_ns - self._ring.words[Word.HEARTBEAT_NS] > QUIET_NS
         path = self._ring.path() if abandoned else ""
         self._leave(State.DETACHED)
         if path:
@@ -292,25 +305,33 @@ class Tracer:
         self._ring.info({**self._info, "hooks": self._hooked, "missing": self._missing})
 
     def _leave(self, state: int) -> None:
+        """Restores the functions, says so, and lets go of everything; never raises.
+
+        Each step is taken even if one before it failed: nothing is worth an exception in
+        the server.
+        """
         self._active = False
         self._recorder.open = self._recorder.timing = False
-        foreign = self._patches.restore()
-        self._info["foreign"] = foreign
-        self._ring.words[Word.FOREIGN] = len(foreign)
-        self._tell()
-        self._forget()
-        self._ring.words[Word.STATE] = state
-        self._ring.close()
+        with suppress(Exception):
+            self._info["foreign"] = self._patches.restore()
+        with suppress(Exception):
+            self._tell()
+        with suppress(Exception):
+            self._forget()
+        with suppress(Exception):
+            self._ring.words[Word.STATE] = state
+        with suppress(Exception):
+            self._ring.close()
 
 
 def _output_length(request: Any) -> int:
     """Tokens of a request's output, without what came behind its end."""
-    length = request.finished_len
+    length = getattr(request, engine.FINISHED_LENGTH, None)
     return len(request.output_ids) if length is None else length
 
 
 def _follow(start: Any, path: str) -> Any:
-    """The value at a dotted path of attributes from `start`."""
+    """The value at a dotted path of attributes from `start`, None where it breaks off."""
     for name in path.split("."):
-        start = getattr(start, name)
+        start = getattr(start, name, None)
     return start

@@ -70,6 +70,22 @@ def test_restoring_gives_back_the_very_object_and_adds_nothing() -> None:
     assert vars(Base)["verify"] is before["verify"]
 
 
+def test_what_others_read_off_a_function_stays_readable() -> None:
+    """Name, documentation and attributes of the original are there on the wrapper."""
+
+    def function() -> None:
+        """Does nothing."""
+
+    function.flag = 7  # type: ignore[attr-defined] # as decorators do
+    holder = type("Holder", (), {"function": function})
+    patches = Patches()
+    patches.put(holder, "function", passing)
+    wrapped = vars(holder)["function"]
+    assert wrapped is not function
+    assert (wrapped.__name__, wrapped.__doc__, wrapped.flag) == ("function", "Does nothing.", 7)
+    patches.restore()
+
+
 def test_a_function_wrapped_after_us_stays_wrapped_and_is_named() -> None:
     """Somebody else's wrapper stays theirs, and we say which one it is."""
     original = vars(Base)["verify"]

@@ -12,6 +12,7 @@ from spectrace.collect.ring_view import RingView
 from spectrace.probe import layout, tracer
 from spectrace.probe.layout import Command, CycleFlag, Kind, Ph, RecordType, State, Word
 from spectrace.probe.recorder import Recorder
+from spectrace.probe.ring import RingWriter
 from spectrace.probe.tracer import Tracer
 from tests.helpers import simulated_scheduler as simulated
 from tests.helpers.probe_ring import make_ring, raw_slots
@@ -158,11 +159,120 @@ def test_an_abandoned_probe_leaves_and_removes_its_file(
     traced.view._map[layout.PATH_OFFSET : layout.PATH_OFFSET + len(path)] = path
     traced.scheduler.step(Batch([Request("a")]))
     monkeypatch.setattr(tracer, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(tracer, "QUIET_NS", 1_000_000)
     traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - 2_000_000)
     traced.scheduler.step(Batch([Request("a")]))
     assert traced.view.word(Word.STATE) == State.DETACHED
     assert not traced.path.exists()
     traced.assert_untouched()
+
+
+def test_a_probe_whose_ring_fails_still_raises_nothing(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the error cannot be written down, the server goes on and is restored."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("made by the test")
+
+    traced.scheduler.step(Batch([Request("a")]))
+    for name in ("cycle", "rows", "text", "info", "close"):
+        monkeypatch.setattr(RingWriter, name, broken)
+    request = Request("b")
+    traced.scheduler.step(Batch([request]))
+    assert len(request.output_ids) == 3
+    assert traced.view.word(Word.STATE) == State.FAILED
+    assert traced.forgotten
+    traced.assert_untouched()
+
+
+def test_a_told_probe_without_a_reader_takes_its_file_along(traced: Traced) -> None:
+    """Who told it to leave has gone meanwhile: the probe removes its file itself."""
+    path = str(traced.path).encode()
+    traced.view._map[layout.PATH_OFFSET : layout.PATH_OFFSET + len(path)] = path
+    traced.view.set_word(Word.COMMAND, Command.DETACH)
+    traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - layout.QUIET_NS - 1)
+    traced.scheduler.on_idle()
+    assert not traced.path.exists()
+    traced.assert_untouched()
+
+
+class StrangeWorker:
+    """A worker that no row knows, with a verify of its own."""
+
+    speculative_num_steps = 3
+    topk = 1
+    speculative_num_draft_tokens = 4
+
+    def forward_batch_generation(self) -> None:
+        """Its turn."""
+        self.verify()
+
+    def cycle(self) -> None:
+        """What the simulated scheduler calls."""
+        self.forward_batch_generation()
+
+    def verify(self) -> None:
+        """Its own way."""
+
+
+def test_an_unknown_worker_is_named_and_no_phase_is_guessed(tmp_path: Path) -> None:
+    """Of a worker without a row only its turn and its verify are told, and it says so."""
+    for _ in simulated.installed():
+        traced = Traced(tmp_path / "test.ring")
+        traced.scheduler.model_worker = StrangeWorker()  # type: ignore[assignment] # the point
+        traced.scheduler.step(Batch([Request("a")]))
+        traced.scheduler.on_idle()
+        (record,) = traced.cycles()
+        assert list(bytes(record[15])[: record[13]]) == [
+            Ph.RESOLVE,
+            Ph.FORWARD,
+            Ph.VERIFY,
+            Ph.FORWARD,
+            Ph.SCHEDULE,
+            Ph.WAIT,
+            Ph.RESULT,
+            Ph.SCHEDULE,
+        ]
+        assert traced.view.info()["known_worker"] is False
+        assert traced.view.info()["worker"] == "StrangeWorker"
+        traced.view.set_word(Word.COMMAND, Command.DETACH)
+        traced.scheduler.on_idle()
+        traced.view.close()
+
+
+def test_a_place_that_a_release_lacks_is_named_and_the_rest_is_traced(tmp_path: Path) -> None:
+    """Without the result processor cycles are still timed; what is missing is told."""
+    for _ in simulated.installed():
+        traced = Traced(tmp_path / "test.ring")
+        processor = traced.scheduler.batch_result_processor
+        del traced.scheduler.batch_result_processor
+        traced.scheduler.run_batch(Batch([Request("a")]))
+        traced.scheduler.on_idle()
+        assert len(traced.cycles()) == 1
+        assert "batch_result_processor.move_logprobs_to_cpu" in traced.view.info()["missing"]
+        traced.scheduler.batch_result_processor = processor
+        traced.view.set_word(Word.COMMAND, Command.DETACH)
+        traced.scheduler.on_idle()
+        traced.view.close()
+
+
+def test_an_arming_that_fails_half_way_leaves_nothing_wrapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the ring fails while the scheduler is being hooked, its functions are put back."""
+
+    def broken(*_: Any) -> None:
+        raise OSError("made by the test")
+
+    for scheduler in simulated.installed():
+        before = dict(vars(scheduler))
+        ring = make_ring(tmp_path / "test.ring")
+        monkeypatch.setattr(RingWriter, "info", broken)
+        with pytest.raises(OSError, match="made by the test"):
+            Tracer(ring, lambda: None).arm()
+        assert dict(vars(scheduler)) == before
+        ring.close()
 
 
 def test_overshoot_is_what_had_ended_before_its_result_came(traced: Traced) -> None:

@@ -8,6 +8,8 @@ are the phases that begin at its call and at its return.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..layout import Kind, Ph  # noqa: TID252 - the probe runs under another package name
 
 SCHEDULER_MODULE = "sglang.srt.managers.scheduler"
@@ -31,10 +33,30 @@ _EAGLE_COMMON = "module:sglang.srt.speculative.eagle_worker_common"
 _EAGLE = "model_worker"
 _DRAFT = "model_worker.draft_worker"
 
-# Name of a class in the worker's MRO, and the targets that bound its phases. The first match
-# counts.
+# The call that verifies, of the worker's class, and what its object says of its size.
+VERIFY = "verify"
+STEPS = "speculative_num_steps"
+TOPK = "topk"
+DRAFT_TOKENS = "speculative_num_draft_tokens"
+
+
+class WorkerRow(NamedTuple):
+    """How the phases of one kind of worker are bounded.
+
+    Attributes:
+        worker: Name of a class in the worker's MRO.
+        targets: `(place, function, enter, leave)`, see above.
+        verify: The phases that begin at the call of `VERIFY` and at its return, 0 for none.
+    """
+
+    worker: str
+    targets: tuple[tuple[str, str, int, int], ...]
+    verify: tuple[int, int]
+
+
+# The first row that fits counts.
 WORKERS = (
-    (
+    WorkerRow(
         "EAGLEWorkerV2",
         (
             (_EAGLE, "_forward_prefill_batch", Ph.FORWARD, Ph.SCHEDULE),
@@ -44,15 +66,19 @@ WORKERS = (
             (_EAGLE_COMMON, "eagle_sample", Ph.VERIFY_SAMPLE, Ph.VERIFY_COMMIT),
             (_DRAFT, "_draft_extend_for_decode", Ph.DRAFT_EXTEND, Ph.SCHEDULE),
         ),
+        (Ph.VERIFY_PREPARE, 0),
     ),
-    ("TpModelWorker", ((_EAGLE, "forward_batch_generation", Ph.FORWARD, Ph.SCHEDULE),)),
+    WorkerRow(
+        "TpModelWorker", ((_EAGLE, "forward_batch_generation", Ph.FORWARD, Ph.SCHEDULE),), (0, 0)
+    ),
 )
 
-# The call that verifies: it begins verify and knows its size, in attributes of its object.
-VERIFY = ("model_worker", "verify", Ph.VERIFY_PREPARE)
-STEPS = "speculative_num_steps"
-TOPK = "topk"
-DRAFT_TOKENS = "speculative_num_draft_tokens"
+# Of a worker that no row knows, its whole turn is one phase, and verify where it has one.
+UNKNOWN_WORKER = WorkerRow(
+    "",
+    ((_EAGLE, "forward_batch_generation", Ph.FORWARD, Ph.SCHEDULE),),
+    (Ph.VERIFY, Ph.FORWARD),
+)
 
 # What is called first in `process_batch_result` once the results are on the CPU, in decode
 # and in prefill.
@@ -61,4 +87,5 @@ COUNTS_READY = (
     ("batch_result_processor", "move_logprobs_to_cpu"),
 )
 
+FINISHED_LENGTH = "finished_len"  # of a request: where its output was cut, if it was
 CORRECT_DRAFTS = "num_correct_drafts_per_req_cpu"
