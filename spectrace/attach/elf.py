@@ -156,7 +156,7 @@ def _libc(pid: int, mapped: list[Mapped]) -> dict[str, tuple[int, bytes]]:
                 return found
     raise SpectraceError(
         f"Process {pid} has no libc that spectrace knows (glibc or musl, as a shared library): "
-        "it cannot be attached to; start the server with `spectrace launch` instead."
+        "it cannot be attached to; a Python that is linked with a C library as usual can."
     )
 
 

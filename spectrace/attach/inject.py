@@ -4,53 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spectrace.attach import elf, loader, payload, procfs, ptrace, ring_file
+from spectrace.attach import elf, handover, payload, procfs, ptrace, ring_file
 from spectrace.attach.elf import Interpreter
-from spectrace.attach.ptrace import StoppedThread
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
 from spectrace.probe.layout import Command, State, Word
 
-_STALE_NS = 3_000_000_000  # a controller gives a sign of life every second
 _POLL_S = 0.001
 _UNMAP_TIMEOUT_S = 1.0
-_CALL_TIMEOUT_S = 0.2  # the calls made under it take microseconds
 
 _RUNNING = {State.LOADED, State.ARMED, State.TRACING}
 _OVER = {State.DETACHED, State.FAILED}
-
-# System calls in which the thread can sleep for long and in which nothing of the C library
-# is half done, so that Python may run in its place. Not among them: futex, which malloc and
-# the dynamic linker wait in, and ioctl, in which GPU drivers wait with their locks held.
-_SAFE_SLEEPS = {
-    0,  # read
-    7,  # poll
-    23,  # select
-    34,  # pause
-    35,  # nanosleep
-    43,  # accept
-    45,  # recvfrom
-    47,  # recvmsg
-    61,  # wait4
-    128,  # rt_sigtimedwait
-    230,  # clock_nanosleep
-    232,  # epoll_wait
-    247,  # waitid
-    270,  # pselect6
-    271,  # ppoll
-    281,  # epoll_pwait
-    288,  # accept4
-    441,  # epoll_pwait2
-}
-
-_PROT_READ_WRITE = 3
-_MAP_PRIVATE_ANONYMOUS = 0x22
-_INT_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -139,6 +108,14 @@ def put_in(
         raise
 
 
+def ask_to_leave(attached: Attached) -> None:
+    """Tells the probe in a rank to leave at its next cycle boundary; returns at once.
+
+    Told before any of them is waited for, the ranks of a server leave together.
+    """
+    _command_detach(attached.path)
+
+
 def take_out(attached: Attached, *, timeout_s: float = 5.0) -> TakenOut:
     """Takes the probe out of a rank.
 
@@ -168,6 +145,19 @@ def take_out_pid(pid: int, *, timeout_s: float = 5.0) -> TakenOut:
     Raises:
         SpectraceError: There is no such process, no probe in it, or its ring cannot be read.
     """
+    return _take_out(pid, _ring_of(pid), timeout_s)
+
+
+def ask_pid_to_leave(pid: int) -> None:
+    """As `ask_to_leave`, whoever put the probe in or controls it.
+
+    Raises:
+        SpectraceError: As `take_out_pid`.
+    """
+    _command_detach(_ring_of(pid))
+
+
+def _ring_of(pid: int) -> Path:
     procfs.require_rights(pid)
     path = ring_file.ring_path(pid)
     if not path.exists():
@@ -175,7 +165,7 @@ def take_out_pid(pid: int, *, timeout_s: float = 5.0) -> TakenOut:
             f"There is no spectrace in process {pid}: `spectrace status` lists the servers that "
             "are traced."
         )
-    return _take_out(pid, path, timeout_s)
+    return path
 
 
 # A ring that is there already.
@@ -210,7 +200,7 @@ def _existing(rank: Rank) -> Attached | None:
 
 def _refuse_if_controlled(rank: Rank, ring: RingView) -> None:
     controller = ring.word(Word.CONTROLLER_PID)
-    fresh = time.monotonic_ns() - ring.word(Word.HEARTBEAT_NS) < _STALE_NS
+    fresh = time.monotonic_ns() - ring.word(Word.HEARTBEAT_NS) < layout.QUIET_NS
     over = ring.word(Word.STATE) in _OVER
     # In another container the number means another process: there the heartbeat alone counts.
     there = not procfs.shares_processes(rank.pid) or procfs.is_alive(controller)
@@ -242,86 +232,22 @@ def _check_content(pid: int, interpreter: Interpreter) -> None:
 
 def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:
     deadline = time.monotonic() + timeout_s
+    order = handover.Order(
+        pid=rank.pid,
+        functions=interpreter.functions,
+        ring=str(path),
+        name_in_target=ring_file.name_in_target(rank.pid),
+    )
+    done = handover.in_its_own_process(order)
     ring = RingView(path)
     try:
-        name = ring_file.name_in_target(rank.pid)
-        way, stop_ns = ptrace.operate(
-            rank.pid, lambda thread: _hand_over(thread, interpreter, ring, name)
-        )
         _wait_until_armed(rank, ring, deadline, timeout_s)
-        stop_ns += _free_text(rank, ring, interpreter)
-        return Attached(rank, path, way, stop_ns, joined=False)
+        stop_ns = done.stop_ns
+        if ring.word(Word.LOADER_TEXT_ADDRESS):  # the probe has not freed it
+            stop_ns += handover.in_its_own_process(replace(order, only_free=True)).stop_ns
+        return Attached(rank, path, done.way, stop_ns, joined=False)
     finally:
         ring.close()
-
-
-def _hand_over(thread: StoppedThread, python: Interpreter, ring: RingView, name: str) -> str:
-    """Gets the loader to run in the stopped thread or soon after; returns the way."""
-    functions = python.functions
-    text = thread.call(
-        functions["mmap"],
-        0,
-        loader.TEXT_BYTES,
-        _PROT_READ_WRITE,
-        _MAP_PRIVATE_ANONYMOUS,
-        -1,
-        0,
-        timeout_s=_CALL_TIMEOUT_S,
-    )
-    if text % loader.TEXT_BYTES:
-        raise SpectraceError("The server has no memory left for the 4 KB of the loader.")
-    kept = False
-    try:
-        if _may_run_in_place(thread, functions):
-            _run_in_place(thread, functions, text, loader.text(name, 0))
-            return "in place"
-        _queue(thread, functions, ring, text, loader.text(name, text))
-        kept = True
-        return "pending"
-    finally:
-        if not kept:
-            thread.call(functions["munmap"], text, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
-
-
-def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
-    """Whether the thread sleeps where nothing is half done, and without the GIL."""
-    if thread.asleep_in not in _SAFE_SLEEPS:
-        return False
-    if not _as_int(thread.call(functions["Py_IsInitialized"], timeout_s=_CALL_TIMEOUT_S)):
-        raise SpectraceError("Python is just starting or ending in the server: try again.")
-    # Native code that sleeps with the GIL held may be in the midst of anything.
-    return not _as_int(thread.call(functions["PyGILState_Check"], timeout_s=_CALL_TIMEOUT_S))
-
-
-def _run_in_place(
-    thread: StoppedThread, functions: dict[str, int], address: int, text: bytes
-) -> None:
-    thread.write(address, text)
-    # None of these may be left halfway: it would break the interpreter's locks.
-    state = thread.call(functions["PyGILState_Ensure"], timeout_s=None)
-    thread.call(functions["PyRun_SimpleString"], address, timeout_s=None)
-    thread.call(functions["PyGILState_Release"], state & _INT_BITS, timeout_s=None)
-
-
-def _queue(
-    thread: StoppedThread, functions: dict[str, int], ring: RingView, address: int, text: bytes
-) -> None:
-    thread.write(address, text)
-    ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
-    ring.set_word(Word.LOADER_TEXT_ADDRESS, address)
-    failed = thread.call(
-        functions["Py_AddPendingCall"],
-        functions["PyRun_SimpleString"],
-        address,
-        timeout_s=_CALL_TIMEOUT_S,
-    )
-    if _as_int(failed):
-        ring.set_word(Word.LOADER_TEXT_ADDRESS, 0)
-        raise SpectraceError("The interpreter's queue of pending calls is full: try again.")
-    if thread.waits_for_lock:
-        # Python's locks run pending calls when a signal ends their wait, then wait on; for
-        # all others a futex wait that ends early is a case that they must know.
-        thread.end_sleep()
 
 
 def _wait_until_armed(rank: Rank, ring: RingView, deadline: float, timeout_s: float) -> None:
@@ -353,21 +279,6 @@ def _not_armed(rank: Rank, ring: RingView, timeout_s: float) -> SpectraceError:
     )
 
 
-def _free_text(rank: Rank, ring: RingView, interpreter: Interpreter) -> int:
-    """Frees the loader's text if the probe has not; returns how long the server stood, in ns."""
-    if not ring.word(Word.LOADER_TEXT_ADDRESS):
-        return 0
-
-    def free(thread: StoppedThread) -> None:
-        text = ring.word(Word.LOADER_TEXT_ADDRESS)
-        if text:
-            size = ring.word(Word.LOADER_TEXT_BYTES)
-            thread.call(interpreter.functions["munmap"], text, size, timeout_s=_CALL_TIMEOUT_S)
-            ring.set_word(Word.LOADER_TEXT_ADDRESS, 0)
-
-    return ptrace.operate(rank.pid, free)[1]
-
-
 # Taking it out.
 
 
@@ -377,12 +288,13 @@ def _take_out(pid: int, path: Path, timeout_s: float) -> TakenOut:
     except FileNotFoundError:
         return TakenOut(removed=True, foreign=(), reason="The probe had already left.")
     try:
+        inode = ring.inode  # by now another spectrace may have made a new one
         answer = _ask_to_leave(pid, ring, timeout_s)
         foreign = tuple(str(name) for name in ring.info().get("foreign", ()))
     finally:
         ring.close()
     if answer.removed:
-        ring_file.remove(path)
+        ring_file.remove(path, inode)
     return TakenOut(answer.removed, foreign, answer.reason)
 
 
@@ -426,8 +338,3 @@ def _command_detach(path: Path) -> None:
         return
     ring.set_word(Word.COMMAND, Command.DETACH)
     ring.close()
-
-
-def _as_int(value: int) -> int:
-    """The low 32 bits of a returned register: what a C `int` left there."""
-    return value & _INT_BITS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from spectrace.probe import layout
 from spectrace.probe.layout import Word
 
+# Anybody may make files in shared memory: only one of the server's own user is opened.
 # A text that runs late, because the server was blocked, must not touch a ring that was made
 # since: it goes on only when the ring names its own address, and else frees itself. What a
 # signal handler of the server raises while this runs (KeyboardInterrupt, SystemExit) is the
@@ -17,7 +18,9 @@ try:
   import os,mmap,marshal,time
   t=time.monotonic_ns()
   f=os.open({path!r},os.O_RDWR|os.O_CLOEXEC|os.O_NOFOLLOW)
-  try:m=mmap.mmap(f,0)
+  try:
+   if os.fstat(f).st_uid!=os.geteuid():raise OSError
+   m=mmap.mmap(f,0)
   finally:os.close(f)
   w=lambda i:int.from_bytes(m[i*8:i*8+8],'little')
   if w({text_word})!={address} or w({state_word}):m.close();raise OSError

@@ -123,7 +123,7 @@ def operate(pid: int, work: Callable[[StoppedThread], T]) -> tuple[T, int]:
     if platform.machine() != "x86_64":
         raise SpectraceError(
             f"spectrace can attach on x86-64 only so far, this machine is {platform.machine()}: "
-            "start the server with `spectrace launch` instead."
+            "an x86-64 machine is needed."
         )
     outcome: list[Any] = []
 

@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 from spectrace.attach import procfs
+from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
@@ -107,18 +108,54 @@ def _rings_in(folder: Path) -> list[tuple[Path, os.stat_result]]:
     return [(path, status) for path, status in rings if stat.S_ISREG(status.st_mode)]
 
 
-def remove(path: Path) -> None:
+def remove(path: Path, inode: int | None = None) -> None:
     """Removes a ring file; one that is gone already is no error.
+
+    Args:
+        path: The file.
+        inode: Only if it is still this one; None for whatever is there.
 
     Raises:
         SpectraceError: It may not be removed.
     """
     try:
-        path.unlink(missing_ok=True)
+        if inode is None or path.lstat().st_ino == inode:
+            path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise SpectraceError(
             f"The ring file {path} cannot be removed ({error.strerror}): remove it as its owner."
         ) from None
+
+
+def sweep() -> list[Path]:
+    """Removes the rings of processes that have ended; gives those that were removed.
+
+    They are left where first spectrace was killed and then the server.
+    """
+    return [path for path in find_rings() if _is_orphan(path) and _removed(path)]
+
+
+def _is_orphan(path: Path) -> bool:
+    try:
+        view = RingView(path)
+    except (OSError, SpectraceError):  # not ours to judge
+        return False
+    try:
+        pid, ticks = view.word(Word.TARGET_PID), view.word(Word.TARGET_START_TICKS)
+    finally:
+        view.close()
+    # In a container a spectrace numbers its processes otherwise than we do.
+    return procfs.shares_files(os.getpid()) and not procfs.is_alive(pid, ticks)
+
+
+def _removed(path: Path) -> bool:
+    try:
+        remove(path)
+    except SpectraceError:
+        return False
+    return True
 
 
 def _open_new(path: Path) -> int:

@@ -40,6 +40,9 @@ class Injector(Protocol):
     def put_in(self, rank: Rank, *, slots: int, timeout_s: float) -> Attached:
         """Puts the probe into one rank."""
 
+    def ask_to_leave(self, attached: Attached) -> None:
+        """Tells it to leave, without waiting."""
+
     def take_out(self, attached: Attached, *, timeout_s: float) -> TakenOut:
         """Takes it out again."""
 
@@ -324,7 +327,7 @@ class TraceSession:
             worker=_text(info, "worker"),
             device=_text(info, "device"),
             overlap=bool(info["overlap"]) if "overlap" in info else None,
-            unhooked=_texts(info, "missing"),
+            unhooked=_unhooked(info),
             ranks=ranks,
             lost_records=sum(rank.lost_records for rank in ranks),
             missing_cycles=self._assembler.missing,
@@ -344,7 +347,11 @@ class TraceSession:
         says why. Calling it again gives the same answer.
         """
         if self._taken_out is None:
-            self._taken_out = [self._take_out(traced) for traced in self._traced]
+            for traced in self._traced:  # all are told first, so that they leave together
+                if traced.alive and traced.controls:
+                    self._injector.ask_to_leave(traced.attached)
+            deadline_s = time.monotonic() + self._timeout_s
+            self._taken_out = [self._take_out(traced, deadline_s) for traced in self._traced]
             self._read_the_rest()
             self._stalls = [traced.stall() for traced in self._traced]
             self._facts = self._read_facts()
@@ -352,7 +359,7 @@ class TraceSession:
                 traced.view.close()
         return self._taken_out
 
-    def _take_out(self, traced: _Traced) -> TakenOut:
+    def _take_out(self, traced: _Traced, deadline_s: float) -> TakenOut:
         self._signs_of_life()
         if not traced.alive:
             with contextlib.suppress(SpectraceError):  # its folder may be gone with the process
@@ -363,7 +370,8 @@ class TraceSession:
             reason = f"Process {controller} traces it now."
             return TakenOut(removed=False, foreign=(), reason=reason)
         try:
-            return self._injector.take_out(traced.attached, timeout_s=self._timeout_s)
+            left_s = max(0.0, deadline_s - time.monotonic())
+            return self._injector.take_out(traced.attached, timeout_s=left_s)
         except SpectraceError as error:
             return TakenOut(removed=False, foreign=(), reason=str(error))
 
@@ -373,6 +381,16 @@ class TraceSession:
                 traced.rank.name, traced.reader.drain(), time.monotonic_ns()
             )
         self.last_cycles += self._assembler.close()
+
+
+def _unhooked(info: dict[str, Any]) -> tuple[str, ...]:
+    missing = _texts(info, "missing")
+    if info.get("known_worker", True):
+        return missing
+    return (
+        f"the parts of {_text(info, 'worker')}, a worker that spectrace does not know",
+        *missing,
+    )
 
 
 def _text(info: dict[str, Any], name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import stat
 import struct
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,26 @@ from spectrace.probe.layout import Word
 _WORD = struct.Struct("<Q")
 
 
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    """Anybody may make files in shared memory: those of others are not to be believed."""
+    others = stat.S_IMODE(status.st_mode) & 0o077
+    if others or (os.geteuid() and status.st_uid != os.geteuid()):
+        raise SpectraceError(
+            f"{path} belongs to somebody else, or others may write to it: it is no ring of "
+            "spectrace. Remove it, then attach again."
+        )
+
+
 class RingView:
     """One mapped ring file.
 
     Args:
         path: The file, as this process sees it.
+
+    Attributes:
+        path: The same.
+        inode: Its number, by which a file that was made since under its name shows.
+        slots: How many records it holds.
 
     Raises:
         SpectraceError: The file is no ring, or of another layout version.
@@ -31,8 +47,11 @@ class RingView:
         self.path = path
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if os.fstat(descriptor).st_size < layout.CODE_OFFSET:
+            status = os.fstat(descriptor)
+            _check_owner(path, status)
+            if status.st_size < layout.CODE_OFFSET:
                 raise SpectraceError(f"{path} is no ring of spectrace: it is too short.")
+            self.inode = status.st_ino
             self._map = mmap.mmap(descriptor, 0)
         finally:
             os.close(descriptor)

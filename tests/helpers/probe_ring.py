@@ -30,6 +30,7 @@ def make_ring(path: Path, *, slots: int = 64, mode: int = layout.Mode.HOST) -> R
     for place, value in words.items():
         struct.pack_into("<Q", header, place * 8, value)
     path.write_bytes(bytes(header) + bytes(slots * layout.SLOT_BYTES))
+    path.chmod(0o600)
     descriptor = os.open(path, os.O_RDWR)
     try:
         return RingWriter(mmap.mmap(descriptor, 0))

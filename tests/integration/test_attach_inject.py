@@ -482,3 +482,72 @@ def test_detach_where_nothing_is_says_so(tmp_path: Path) -> None:
         pytest.raises(SpectraceError, match="There is no spectrace in process"),
     ):
         inject.take_out_pid(process.pid)
+
+
+PUT_IN = """
+import sys
+from spectrace.attach import inject
+from spectrace.model import Rank
+from tests.integration.attach_targets import sources
+print("ready", flush=True)
+inject.put_in(Rank(name="TP0", pid=int(sys.argv[1])), slots=64, sources=sources())
+print("in", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_spectrace_may_be_killed_at_any_moment_of_attaching(tmp_path: Path) -> None:
+    """SIGKILL before, within and after the stop: the target goes on, and the next attach works."""
+    finish = tmp_path / "finish"
+    with busy(finish) as process:
+        for moment in range(24):
+            with subprocess.Popen(
+                [sys.executable, "-c", PUT_IN, str(process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            ) as attaching:
+                assert attaching.stdout
+                assert attaching.stdout.readline() == "ready\n"
+                time.sleep(moment * 0.01)
+                attaching.kill()
+            assert process.poll() is None
+        time.sleep(1.0)  # a child that was at work is done
+        attached = attach(process)
+        assert inject.take_out(attached).removed
+        assert ended_well(process, finish) == {"new": [], "error": None}
+
+
+def test_a_ring_of_somebody_else_is_not_believed(tmp_path: Path) -> None:
+    """A file that others may write to is refused, however well it is made."""
+    with busy(tmp_path / "finish") as process:
+        attached = attach(process)
+        attached.path.chmod(0o666)
+        with pytest.raises(SpectraceError, match="belongs to somebody else"):
+            RingView(attached.path)
+        attached.path.chmod(0o600)
+        assert inject.take_out(attached).removed
+
+
+def test_a_ring_that_was_made_meanwhile_is_not_removed(tmp_path: Path) -> None:
+    """Removing means the file that was looked at, not what has come in its place."""
+    path = tmp_path / "test.ring"
+    path.touch()
+    inode = path.stat().st_ino
+    ring_file.remove(path, inode + 1)
+    assert path.exists()
+    ring_file.remove(path, inode)
+    assert not path.exists()
+
+
+def test_rings_of_ended_processes_are_swept(tmp_path: Path) -> None:
+    """What a killed spectrace and then a killed server leave behind goes; the living stay."""
+    with busy(tmp_path / "one") as ended, busy(tmp_path / "two") as living:
+        orphan, kept = attach(ended), attach(living)
+        ended.kill()
+        ended.wait()
+        assert orphan.path in ring_file.sweep()
+        assert not orphan.path.exists()
+        assert kept.path.exists()
+        assert inject.take_out(kept).removed

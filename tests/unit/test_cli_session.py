@@ -46,6 +46,7 @@ class FakeProbes:
         self.joined = False
         self.controller = os.getpid()
         self.taken_out: list[str] = []
+        self.asked: list[str] = []
         self.stuck = ""
         self.last_words = False
 
@@ -63,6 +64,10 @@ class FakeProbes:
         if self.joined:
             write_cycle(writer, 1)
         return Attached(rank, path, "pending", 300_000, self.joined)
+
+    def ask_to_leave(self, attached: Attached) -> None:
+        """Notes whom it was said to."""
+        self.asked.append(attached.rank.name)
 
     def take_out(self, attached: Attached, *, timeout_s: float) -> TakenOut:
         """Writes what a probe writes last, and removes the ring."""
@@ -118,6 +123,7 @@ def test_leaving_takes_the_probe_out_of_all_ranks_once(probes: FakeProbes) -> No
     """`detach` and leaving the block do it once, and give the same answer."""
     with session_of(probes) as session:
         first = session.detach()
+    assert probes.asked == ["TP0", "TP1"]
     assert probes.taken_out == ["TP0", "TP1"]
     assert session.detach() == first
     assert all(out.removed for out in first)

@@ -37,6 +37,7 @@ class TinyWriter:
         self._offset = layout.slots_offset(0)
         if make:
             path.write_bytes(bytes(self._offset + slots * layout.SLOT_BYTES))
+            path.chmod(0o600)
         with path.open("r+b") as file:
             self.map = mmap.mmap(file.fileno(), 0)
         self.set_word(Word.MAGIC, layout.MAGIC)

@@ -1,0 +1,236 @@
+"""Stops a server's main thread and hands it the loader, in a process of its own.
+
+Should spectrace be killed while the thread stands, with its registers changed, the server
+would die with it. So the surgery is done by a child that neither a Ctrl-C nor a closed
+terminal nor the death of spectrace reaches; it is over in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from spectrace.attach import loader, ptrace
+from spectrace.attach.ptrace import StoppedThread
+from spectrace.collect.ring_view import RingView
+from spectrace.errors import SpectraceError
+from spectrace.probe.layout import Word
+
+_CALL_TIMEOUT_S = 0.2  # the calls made under it take microseconds
+_FIRST_IN_LINE = -20
+_NEVER_FOR_MEMORY = "-1000"
+
+# System calls in which the thread can sleep for long and in which nothing of the C library
+# is half done, so that Python may run in its place. Not among them: futex, which malloc and
+# the dynamic linker wait in, and ioctl, in which GPU drivers wait with their locks held.
+_SAFE_SLEEPS = {
+    0,  # read
+    7,  # poll
+    23,  # select
+    34,  # pause
+    35,  # nanosleep
+    43,  # accept
+    45,  # recvfrom
+    47,  # recvmsg
+    61,  # wait4
+    128,  # rt_sigtimedwait
+    230,  # clock_nanosleep
+    232,  # epoll_wait
+    247,  # waitid
+    270,  # pselect6
+    271,  # ppoll
+    281,  # epoll_pwait
+    288,  # accept4
+    441,  # epoll_pwait2
+}
+
+_PROT_READ_WRITE = 3
+_MAP_PRIVATE_ANONYMOUS = 0x22
+_INT_BITS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done.
+
+    Attributes:
+        pid: The process.
+        functions: Addresses of the functions that are called in it, by name.
+        ring: Its ring file, as we see it.
+        name_in_target: The ring file, as the process sees it.
+        only_free: Only free the memory of a loader's text that has run.
+    """
+
+    pid: int
+    functions: dict[str, int]
+    ring: str
+    name_in_target: str
+    only_free: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done.
+
+    Attributes:
+        way: "pending": the interpreter runs the loader at its next safe point; "in place":
+            the thread slept in the kernel, and the loader ran meanwhile.
+        stop_ns: For how long the thread stood, in ns.
+        error: What went wrong, one sentence; empty if nothing did.
+    """
+
+    way: str = ""
+    stop_ns: int = 0
+    error: str = ""
+
+
+def in_its_own_process(order: Order) -> Done:
+    """Has a child carry out an order.
+
+    Raises:
+        SpectraceError: With what stood in the way; the server goes on as before.
+    """
+    command = [sys.executable, "-c", "from spectrace.attach.handover import main; main()"]
+    done = subprocess.run(
+        command,
+        input=msgspec.json.encode(asdict(order)),
+        capture_output=True,
+        check=False,
+        start_new_session=True,  # the terminal's Ctrl-C is not for it
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise SpectraceError(
+            f"The process that hands the loader over to {order.pid} failed: "
+            f"{' '.join(said) or f'status {done.returncode}'}. Please report this."
+        )
+    result = msgspec.json.decode(done.stdout, type=Done)
+    if result.error:
+        raise SpectraceError(result.error)
+    return result
+
+
+def main() -> None:
+    """What the child does: reads the order, carries it out, and writes what came of it."""
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    _be_undisturbed()
+    try:
+        done = perform(order)
+    except SpectraceError as error:
+        done = Done(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(done))
+
+
+def _be_undisturbed() -> None:
+    """Asks for a processor at once and for memory to the last; both need rights."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _FIRST_IN_LINE)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_NEVER_FOR_MEMORY, "ascii")
+
+
+def perform(order: Order) -> Done:
+    """Carries out an order in this process.
+
+    Raises:
+        SpectraceError: With what stood in the way.
+    """
+    ring = RingView(Path(order.ring))
+    try:
+        if order.only_free:
+            _, stop_ns = ptrace.operate(order.pid, lambda thread: _free(thread, order, ring))
+            return Done(stop_ns=stop_ns)
+        way, stop_ns = ptrace.operate(order.pid, lambda thread: _hand_over(thread, order, ring))
+        return Done(way=way, stop_ns=stop_ns)
+    finally:
+        ring.close()
+
+
+def _free(thread: StoppedThread, order: Order, ring: RingView) -> None:
+    """Frees the memory of the loader's text if the probe has not."""
+    text = ring.word(Word.LOADER_TEXT_ADDRESS)
+    if text:
+        size = ring.word(Word.LOADER_TEXT_BYTES)
+        thread.call(order.functions["munmap"], text, size, timeout_s=_CALL_TIMEOUT_S)
+        ring.set_word(Word.LOADER_TEXT_ADDRESS, 0)
+
+
+def _hand_over(thread: StoppedThread, order: Order, ring: RingView) -> str:
+    """Gets the loader to run in the stopped thread or soon after; returns the way."""
+    functions, name = order.functions, order.name_in_target
+    text = thread.call(
+        functions["mmap"],
+        0,
+        loader.TEXT_BYTES,
+        _PROT_READ_WRITE,
+        _MAP_PRIVATE_ANONYMOUS,
+        -1,
+        0,
+        timeout_s=_CALL_TIMEOUT_S,
+    )
+    if text % loader.TEXT_BYTES:
+        raise SpectraceError("The server has no memory left for the 4 KB of the loader.")
+    kept = False
+    try:
+        if _may_run_in_place(thread, functions):
+            _run_in_place(thread, functions, text, loader.text(name, 0))
+            return "in place"
+        _queue(thread, functions, ring, text, loader.text(name, text))
+        kept = True
+        return "pending"
+    finally:
+        if not kept:
+            thread.call(functions["munmap"], text, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
+
+
+def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
+    """Whether the thread sleeps where nothing is half done, and without the GIL."""
+    if thread.asleep_in not in _SAFE_SLEEPS:
+        return False
+    if not _as_int(thread.call(functions["Py_IsInitialized"], timeout_s=_CALL_TIMEOUT_S)):
+        raise SpectraceError("Python is just starting or ending in the server: try again.")
+    # Native code that sleeps with the GIL held may be in the midst of anything.
+    return not _as_int(thread.call(functions["PyGILState_Check"], timeout_s=_CALL_TIMEOUT_S))
+
+
+def _run_in_place(
+    thread: StoppedThread, functions: dict[str, int], address: int, text: bytes
+) -> None:
+    thread.write(address, text)
+    # None of these may be left halfway: it would break the interpreter's locks.
+    state = thread.call(functions["PyGILState_Ensure"], timeout_s=None)
+    thread.call(functions["PyRun_SimpleString"], address, timeout_s=None)
+    thread.call(functions["PyGILState_Release"], state & _INT_BITS, timeout_s=None)
+
+
+def _queue(
+    thread: StoppedThread, functions: dict[str, int], ring: RingView, address: int, text: bytes
+) -> None:
+    thread.write(address, text)
+    ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
+    ring.set_word(Word.LOADER_TEXT_ADDRESS, address)
+    failed = thread.call(
+        functions["Py_AddPendingCall"],
+        functions["PyRun_SimpleString"],
+        address,
+        timeout_s=_CALL_TIMEOUT_S,
+    )
+    if _as_int(failed):
+        ring.set_word(Word.LOADER_TEXT_ADDRESS, 0)
+        raise SpectraceError("The interpreter's queue of pending calls is full: try again.")
+    if thread.waits_for_lock:
+        # Python's locks run pending calls when a signal ends their wait, then wait on; for
+        # all others a futex wait that ends early is a case that they must know.
+        thread.end_sleep()
+
+
+def _as_int(value: int) -> int:
+    """The low 32 bits of a returned register: what a C `int` left there."""
+    return value & _INT_BITS
