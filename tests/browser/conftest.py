@@ -19,13 +19,18 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One Chromium for all tests; `make test` installs it."""
+def chromium() -> str:
+    """Where the machine's Chromium is; `make test` installs it."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     assert path, "Chromium is missing: `make browser-setup` installs it."
+    return path
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield browser
         browser.close()
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -124,35 +122,6 @@ def test_results_of_the_previous_batch_are_marked(page: Page, traced: Paged) -> 
     open_page(page, traced, f"/#run={run['run']}&cycle={number}")
     drawer = page.get_by_role("complementary", name=f"Cycle {number:,}")
     expect(drawer.get_by_text(f"of cycle {number - 1:,}").first).to_be_visible(timeout=TIMEOUT_MS)
-
-
-def test_a_second_spectrace_shows_the_same_cycles_sent_over_otlp(server: CpuServer) -> None:
-    """What one spectrace sends, another that only serves has, each cycle the same."""
-    with paged("serve", "--port", "0") as receiver:
-        arguments = ("--port", "0", "--otlp-endpoint", receiver.url)
-        with paged("attach", str(server.pid), *arguments) as sender:
-            generate(server.url, requests=8, concurrency=4, max_new_tokens=16, tag="sent")
-            sent = until(lambda: sender.runs() and sender.cycles())
-            until(lambda: receiver.runs() and set(sent) <= set(receiver.cycles()))
-            sent, received = sender.cycles(), receiver.cycles()
-        both = sorted(set(sent) & set(received))
-        assert len(both) >= 10
-        assert all(b - a == 1 for a, b in pairwise(both))
-        for number in both:
-            assert received[number] == sent[number]
-        (run,) = receiver.runs()
-        assert run["source"] == "received"
-        assert run["engine"] == "sglang 0.5.23"
-
-
-def test_killing_the_pages_process_does_not_touch_the_server(server: CpuServer) -> None:
-    """After SIGKILL to spectrace requests go on with the same tokens."""
-    before = generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="before")
-    with paged("attach", str(server.pid), "--port", "0") as it:
-        it.process.send_signal(signal.SIGKILL)
-        it.process.wait()
-        after = generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="after")
-    assert [a.token_ids for a in after] == [b.token_ids for b in before]
 
 
 def test_a_dead_server_leaves_the_page_with_what_was_collected(page: Page) -> None:
