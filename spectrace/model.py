@@ -48,6 +48,7 @@ class PhaseName(str, Enum):
     RESOLVE = "resolve"
     FORWARD = "forward"
     DRAFT = "draft"
+    DRAFT_STEP = "draft.step"
     VERIFY = "verify"
     VERIFY_PREPARE = "verify.prepare"
     VERIFY_FORWARD = "verify.forward"
@@ -69,13 +70,16 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """One stretch of a cycle on one lane of one rank.
 
     Attributes:
-        name: Which phase; leaves only, so that the phases of a lane never overlap.
+        name: Which phase; the phases of a lane never overlap. Where the draft runs step by
+            step, `draft` is what it does around its steps.
         start_ns: UNIX time in ns.
         end_ns: UNIX time in ns, never before `start_ns`.
         lane: Whose time it is.
         of_cycle: The number of the cycle whose batch was worked on. With the overlap
             scheduler `wait` and `result` belong to an earlier cycle than the one in
             whose time they ran.
+        graph: Whether its forward ran as a CUDA graph; None where that is not known, or the
+            phase has none.
     """
 
     name: PhaseName
@@ -83,6 +87,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int
     of_cycle: int
     lane: Lane = Lane.HOST
+    graph: bool | None = None
 
     @property
     def duration_ns(self) -> int:
@@ -122,12 +127,20 @@ class RankCycle(msgspec.Struct, frozen=True, kw_only=True):
         rank: Name of the rank in its server, such as `TP0`.
         start_ns: UNIX time in ns at which `run_batch` was entered.
         end_ns: UNIX time in ns at which the next cycle began or the scheduler went idle.
-        phases: In order and without holes from `start_ns` to `end_ns`; empty in mode `off`.
+        phases: Those of the host first, in order and without holes from `start_ns` to
+            `end_ns`; none in mode `off`. Then those of the device in order, with gaps in
+            which nothing of this cycle ran; they may end after the cycle does on the host.
         mode: How the phases were timed.
         probe_ns: Time that the probe itself took within the cycle, in ns.
         ended_idle: The scheduler went idle after this cycle.
         incomplete: Boundaries are missing: more came than fit, or the server's own code
             raised. Left out of every statistic of phases.
+        asked_mode: How the phases were to be timed where this rank could not: `device` on a
+            device without timing events. None where `mode` is what was asked for.
+        late_switch: The mode changed with this cycle, later than it was asked for.
+        clock_error_ns: By how much all device phases together may be shifted against the
+            host's; None without device phases.
+        device_incomplete: Boundaries of the device lane are missing.
     """
 
     rank: str
@@ -138,6 +151,10 @@ class RankCycle(msgspec.Struct, frozen=True, kw_only=True):
     probe_ns: int
     ended_idle: bool = False
     incomplete: bool = False
+    asked_mode: TimingMode | None = None
+    late_switch: bool = False
+    clock_error_ns: int | None = None
+    device_incomplete: bool = False
 
     @property
     def duration_ns(self) -> int:
@@ -160,6 +177,13 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
         ranks: What each rank reported, the first rank first.
         requests: One row per request of the batch; None until the server has processed
             the results, which the overlap scheduler does one cycle later.
+        padded_batch: The batch size that the graph of the target model was made for; None
+            where none ran, or it is not known.
+        context_tokens_sum: Tokens of all requests, prompt and output, before this cycle; None
+            until their results are known, like the next three.
+        context_tokens_max: The most that one request has.
+        queued: Requests that waited when the results were processed.
+        running: Requests that ran then.
     """
 
     run_id: str
@@ -172,6 +196,11 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: int
     ranks: tuple[RankCycle, ...]
     requests: tuple[RequestRow, ...] | None
+    padded_batch: int | None = None
+    context_tokens_sum: int | None = None
+    context_tokens_max: int | None = None
+    queued: int | None = None
+    running: int | None = None
 
     @property
     def start_ns(self) -> int:
@@ -182,6 +211,24 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     def end_ns(self) -> int:
         """UNIX time in ns at which the first rank ended the cycle."""
         return self.ranks[0].end_ns
+
+
+class SkippedCycles(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums of the cycles that sampling left out.
+
+    Attributes:
+        cycles: How many, of all groups.
+        total_ns: Their time in ns.
+        verifies: Rows that verified; health checks count here, overshoot does not.
+        correct_drafts: Drafts found correct in them.
+        output_tokens: Tokens that the server added to outputs.
+    """
+
+    cycles: int = 0
+    total_ns: int = 0
+    verifies: int = 0
+    correct_drafts: int = 0
+    output_tokens: int = 0
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):

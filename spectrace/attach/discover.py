@@ -1,4 +1,4 @@
-"""Finds SGLang servers and their ranks among the processes of this machine."""
+"""Finds SGLang servers, their ranks, and loops that trace themselves on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from spectrace.attach import elf, procfs
+from spectrace.attach import elf, loops, procfs
+from spectrace.attach.loops import Loop
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
 
@@ -32,6 +33,14 @@ class _Process:
     pid: int
     parent: int
     command: tuple[str, ...]
+    loop: Loop | None = None
+
+    @property
+    def rank(self) -> str | None:
+        """Its name as a rank, None if it is none."""
+        if self.loop is not None:
+            return self.loop.rank or "loop"
+        return rank_name(self.title)
 
     @property
     def title(self) -> str:
@@ -46,7 +55,8 @@ def find_by_pid(pid: int) -> Run:
 
     Args:
         pid: Any process of the server: the one that started it, a scheduler, the
-            detokenizer, or the program that holds `sglang.Engine`.
+            detokenizer, or the program that holds `sglang.Engine`; or a process with a
+            `spectrace.loop.Tracer`.
 
     Returns:
         The server with all its ranks.
@@ -106,7 +116,7 @@ def find_by_url(url: str) -> Run:
 
 
 def list_runs() -> list[Run]:
-    """All SGLang servers that can be seen from here, the oldest process id first."""
+    """All servers and traced loops that can be seen from here, the lowest process id first."""
     table = _processes()
     roots = _roots(table)
     runs = (_run_if_there(root, table, roots) for root in sorted(set(roots.values())))
@@ -135,7 +145,7 @@ def _processes() -> _Table:
 
 def _process(pid: int) -> _Process | None:
     try:
-        return _Process(pid, procfs.parent(pid), procfs.command(pid))
+        return _Process(pid, procfs.parent(pid), procfs.command(pid), loops.loop_in(pid))
     except (SpectraceError, OSError):  # ended while we looked, or hidden from us
         return None
 
@@ -144,7 +154,10 @@ def _roots(table: _Table) -> dict[int, int]:
     """The root process of each scheduler."""
     roots = {}
     for process in table.values():
-        if rank_name(process.title) is None:
+        if process.loop is not None:
+            roots[process.pid] = _root_of_loop(process, table)
+            continue
+        if process.rank is None:
             continue
         above = table.get(process.parent)
         if above is not None and above.title == _BETWEEN:
@@ -152,6 +165,20 @@ def _roots(table: _Table) -> dict[int, int]:
         if above is not None:
             roots[process.pid] = process.pid if _only_adopts(above) else above.pid
     return roots
+
+
+def _root_of_loop(process: _Process, table: _Table) -> int:
+    """The parent of loops that step together: of one name, each with its rank; else itself."""
+    together = [
+        other.loop.rank
+        for other in table.values()
+        if other.parent == process.parent
+        and other.loop is not None
+        and process.loop is not None
+        and other.loop.name == process.loop.name
+    ]
+    alone = len(together) == 1 or len(set(together)) < len(together)
+    return process.pid if alone else process.parent
 
 
 def _only_adopts(process: _Process) -> bool:
@@ -217,7 +244,7 @@ def _run_if_there(root: int, table: _Table, roots: dict[int, int]) -> Run | None
 
 def _run(root: int, table: _Table, roots: dict[int, int]) -> Run:
     ranks = [
-        Rank(name=rank_name(table[pid].title) or "", pid=pid)
+        Rank(name=table[pid].rank or "", pid=pid)
         for pid, its_root in roots.items()
         if its_root == root
     ]

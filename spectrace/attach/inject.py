@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spectrace.attach import elf, handover, payload, procfs, ptrace, ring_file
+from spectrace.attach import elf, handover, loops, payload, procfs, ptrace, ring_file
 from spectrace.attach.elf import Interpreter
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -20,6 +20,21 @@ _UNMAP_TIMEOUT_S = 1.0
 
 _RUNNING = {State.LOADED, State.ARMED, State.TRACING}
 _OVER = {State.DETACHED, State.FAILED}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a rank is to be traced.
+
+    Attributes:
+        units: Size of a new ring, in units of `layout.UNIT_BYTES`.
+        mode: Timing mode, one of `layout.Mode`.
+        every: Record in full only cycles whose number this divides; 0 for all.
+    """
+
+    units: int = layout.DEFAULT_UNITS
+    mode: int = layout.Mode.DEVICE
+    every: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,8 +77,7 @@ class TakenOut:
 def put_in(
     rank: Rank,
     *,
-    slots: int = layout.DEFAULT_SLOTS,
-    mode: int = layout.Mode.HOST,
+    options: Options | None = None,
     timeout_s: float = 5.0,
     sources: payload.Sources | None = None,
 ) -> Attached:
@@ -71,8 +85,7 @@ def put_in(
 
     Args:
         rank: The process.
-        slots: Size of a new ring, in slots of 128 bytes.
-        mode: Timing mode, one of `layout.Mode`.
+        options: How to trace it; by default as `Options` says. The size is that of a new ring.
         timeout_s: How long to wait until the probe is armed.
         sources: Names and texts of the modules to put in; the probe by default.
 
@@ -83,8 +96,9 @@ def put_in(
     Raises:
         SpectraceError: With what stood in the way; nothing is left behind in the server.
     """
+    options = options or Options()
     procfs.require_rights(rank.pid)
-    existing = _existing(rank)
+    existing = _existing(rank, options)
     if existing is not None:
         return existing
     tracer = int(procfs.status(rank.pid)["TracerPid"])
@@ -96,9 +110,10 @@ def put_in(
     words = {
         Word.HEARTBEAT_NS: time.monotonic_ns(),
         Word.CONTROLLER_PID: os.getpid(),
-        Word.MODE: mode,
+        Word.MODE: layout.mode_word(options.mode),
+        Word.SAMPLE_EVERY: options.every,
     }
-    path = ring_file.create(rank, code, slots, words)
+    path = ring_file.create(rank, code, options.units, words)
     try:
         return _inject(rank, path, interpreter, timeout_s)
     except BaseException:
@@ -171,7 +186,7 @@ def _ring_of(pid: int) -> Path:
 # A ring that is there already.
 
 
-def _existing(rank: Rank) -> Attached | None:
+def _existing(rank: Rank, options: Options) -> Attached | None:
     """Takes over what is there; None where nothing is, or only remains."""
     path = ring_file.ring_path(rank.pid)
     try:
@@ -185,13 +200,17 @@ def _existing(rank: Rank) -> Attached | None:
         ) from None
     try:
         _refuse_if_controlled(rank, ring)
-        if ring.word(Word.STATE) not in _RUNNING:
+        if loops.is_of_a_loop(ring):
+            loops.wake(rank.pid, ring)
+        elif ring.word(Word.STATE) not in _RUNNING:
             ring.set_word(Word.COMMAND, Command.DETACH)
             ring_file.remove(path)
             return None
         ring.set_word(Word.CONTROLLER_PID, os.getpid())
         ring.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
         ring.set_word(Word.COMMAND, Command.NONE)
+        ring.set_word(Word.MODE, layout.mode_word(options.mode))
+        ring.set_word(Word.SAMPLE_EVERY, options.every)
         ring.set_word(Word.JOINS, ring.word(Word.JOINS) + 1)
         return Attached(rank, path, "pending", 0, joined=True)
     finally:
@@ -288,6 +307,9 @@ def _take_out(pid: int, path: Path, timeout_s: float) -> TakenOut:
     except FileNotFoundError:
         return TakenOut(removed=True, foreign=(), reason="The probe had already left.")
     try:
+        if loops.is_of_a_loop(ring):
+            why = loops.put_to_sleep(pid, ring, timeout_s)
+            return TakenOut(removed=True, foreign=(), reason=why)
         inode = ring.inode  # by now another spectrace may have made a new one
         answer = _ask_to_leave(pid, ring, timeout_s)
         foreign = tuple(str(name) for name in ring.info().get("foreign", ()))

@@ -13,7 +13,18 @@ from spectrace.attach import procfs
 from spectrace.attach.elf import Interpreter
 
 # In the order in which the server loads them; the first one is run by the loader.
-PROBE_MODULES = ("bootstrap", "layout", "ring", "recorder", "hooks", "engines.sglang", "tracer")
+PROBE_MODULES = (
+    "bootstrap",
+    "layout",
+    "ring",
+    "clock",
+    "timers",
+    "ranges",
+    "recorder",
+    "hooks",
+    "engines.sglang",
+    "tracer",
+)
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0

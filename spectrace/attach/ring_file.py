@@ -41,7 +41,7 @@ def ring_path(pid: int) -> Path:
     return Path(name) if procfs.shares_files(pid) else Path(f"/proc/{pid}/root{name}")
 
 
-def create(rank: Rank, payload: bytes, slots: int, words: dict[int, int] | None = None) -> Path:
+def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None = None) -> Path:
     """Makes the ring file of a process.
 
     It appears under its name only when it is whole, and all its memory is taken here: a page
@@ -50,7 +50,7 @@ def create(rank: Rank, payload: bytes, slots: int, words: dict[int, int] | None 
     Args:
         rank: The process; the file will belong to its user.
         payload: The code area, as `payload.build` makes it.
-        slots: Number of 128-byte slots.
+        units: Size of the ring in units of `layout.UNIT_BYTES`.
         words: Further header words.
 
     Returns:
@@ -65,9 +65,9 @@ def create(rank: Rank, payload: bytes, slots: int, words: dict[int, int] | None 
     try:
         descriptor = _open_new(temporary)
         try:
-            _reserve(descriptor, layout.slots_offset(len(payload)) + slots * layout.SLOT_BYTES)
+            _reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
             _write(descriptor, layout.CODE_OFFSET, payload)
-            _write_header(descriptor, {**_header(rank.pid, len(payload), slots), **(words or {})})
+            _write_header(descriptor, {**_header(rank.pid, len(payload), units), **(words or {})})
             _write(descriptor, layout.PATH_OFFSET, name_in_target(rank.pid).encode() + b"\0")
             _give_to_owner(descriptor, rank.pid)
         finally:
@@ -164,11 +164,11 @@ def _open_new(path: Path) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _header(pid: int, code_bytes: int, slots: int) -> dict[int, int]:
+def _header(pid: int, code_bytes: int, units: int) -> dict[int, int]:
     return {
         Word.LAYOUT_VERSION: layout.LAYOUT_VERSION,
-        Word.SLOTS: slots,
-        Word.SLOTS_OFFSET: layout.slots_offset(code_bytes),
+        Word.UNITS: units,
+        Word.UNITS_OFFSET: layout.units_offset(code_bytes),
         Word.CODE_BYTES: code_bytes,
         Word.TARGET_PID: pid,
         Word.TARGET_START_TICKS: procfs.start_ticks(pid),

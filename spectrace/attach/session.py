@@ -13,13 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 from spectrace.attach import inject, procfs, ring_file
-from spectrace.attach.inject import Attached, TakenOut
+from spectrace.attach.inject import Attached, Options, TakenOut
 from spectrace.collect.assembler import Assembler
 from spectrace.collect.reader import RingReader
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, Rank, Run
-from spectrace.probe import layout
+from spectrace.model import Cycle, Rank, Run, SkippedCycles
 from spectrace.probe.layout import State, Word
 
 _NS_PER_MS = 1e6
@@ -37,7 +36,7 @@ _GONE = ("detached", "failed")
 class Injector(Protocol):
     """What a session needs of `attach.inject`."""
 
-    def put_in(self, rank: Rank, *, slots: int, timeout_s: float) -> Attached:
+    def put_in(self, rank: Rank, *, options: Options, timeout_s: float) -> Attached:
         """Puts the probe into one rank."""
 
     def ask_to_leave(self, attached: Attached) -> None:
@@ -108,6 +107,9 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
         overlap: The overlap scheduler runs; None until a rank reported.
         unhooked: Functions that this release lacks, so that their phases are not seen.
         ranks: The state of every rank.
+        timing: Why the device is not timed, a sentence; empty where it is, or that is not known.
+        ranges: What is done about NVTX, a sentence.
+        skipped: What sampling left out.
         lost_records: Records lost in the rings.
         missing_cycles: Cycles that not every rank reported.
         errors: What went wrong in the probes.
@@ -123,6 +125,9 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     lost_records: int
     missing_cycles: int
     errors: tuple[str, ...]
+    timing: str = ""
+    ranges: str = ""
+    skipped: SkippedCycles = SkippedCycles()
 
 
 class _Traced:
@@ -198,7 +203,7 @@ class TraceSession:
     Args:
         run: The server.
         injector: How the probe gets in and out.
-        slots: Records that a ring holds.
+        options: How to trace it; by default as `Options` says.
         timeout_s: How long one rank may take to let the probe in or out.
 
     Attributes:
@@ -210,13 +215,13 @@ class TraceSession:
         run: Run,
         *,
         injector: Injector = inject,
-        slots: int = layout.DEFAULT_SLOTS,
+        options: Options | None = None,
         timeout_s: float = 5.0,
     ) -> None:
         self.last_cycles: list[Cycle] = []
         self._run = run
         self._injector = injector
-        self._slots = slots
+        self._options = options or Options()
         self._timeout_s = timeout_s
         self._assembler = Assembler(run)
         self._traced: list[_Traced] = []
@@ -248,7 +253,7 @@ class TraceSession:
         self.detach()
 
     def _attach(self, rank: Rank) -> None:
-        attached = self._injector.put_in(rank, slots=self._slots, timeout_s=self._timeout_s)
+        attached = self._injector.put_in(rank, options=self._options, timeout_s=self._timeout_s)
         try:
             self._traced.append(_Traced(attached))
         except BaseException:
@@ -332,6 +337,9 @@ class TraceSession:
             lost_records=sum(rank.lost_records for rank in ranks),
             missing_cycles=self._assembler.missing,
             errors=tuple(self._assembler.errors),
+            timing=_text(info, "no_device_timing"),
+            ranges=_text(info, "ranges"),
+            skipped=self._assembler.skipped,
         )
 
     def stall(self) -> list[Stall]:

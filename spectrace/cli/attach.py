@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 
 from spectrace.attach import discover
+from spectrace.attach.inject import Options
+from spectrace.attach.modes import MODES
 from spectrace.attach.session import End, TraceSession
 from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.cli.exporting import exporting
@@ -21,13 +23,16 @@ from spectrace.cli.page_options import (
     MaxSizeOption,
     PortOption,
     RetainOption,
+    RingSizeOption,
+    SampleEveryOption,
     StoreOption,
     duration_option,
 )
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
 from spectrace.cli.table import Report
-from spectrace.model import Run
+from spectrace.model import Run, TimingMode
+from spectrace.probe.layout import DEFAULT_UNITS, MIN_UNITS, UNIT_BYTES
 from spectrace.server.open import open_page
 from spectrace.server.traced import PageTap
 
@@ -82,6 +87,20 @@ def exit_code(report: Report) -> int:
     return 0
 
 
+def options_of(timing: TimingMode, sample_every: int, ring_bytes: int | None) -> Options:
+    """How ranks are to be traced, from what the command line says.
+
+    Raises:
+        BadParameter: The ring is too small.
+    """
+    units = DEFAULT_UNITS if ring_bytes is None else ring_bytes // UNIT_BYTES
+    if units < MIN_UNITS:
+        raise typer.BadParameter(
+            f"a ring takes {MIN_UNITS * UNIT_BYTES} bytes at least.", param_hint="--ring-size"
+        )
+    return Options(units=units, mode=MODES[timing], every=sample_every)
+
+
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     pid: Annotated[
         int | None, typer.Argument(help="Any process of the server.", show_default=False)
@@ -103,6 +122,16 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
     ] = False,
     no_page: Annotated[bool, typer.Option("--no-page", help="Only the terminal.")] = False,
+    timing: Annotated[
+        TimingMode,
+        typer.Option(
+            help="How to time phases: events on the device, which falls back to the host's clock "
+            "where it has none; the host's clock; a synchronize at every boundary, which slows "
+            "the server; or not at all."
+        ),
+    ] = TimingMode.DEVICE,
+    sample_every: SampleEveryOption = 1,
+    ring_size: RingSizeOption = None,
     port: PortOption = None,
     retain: RetainOption = RETAIN,
     max_size: MaxSizeOption = MAX_SIZE,
@@ -132,9 +161,10 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
             hub, server = opened.enter_context(kept)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
             screen.note(f"The page: {server.url}")
+        options = options_of(timing, sample_every, ring_size)
         code = trace(
             run,
-            lambda run: TappedSession(TraceSession(run), taps),
+            lambda run: TappedSession(TraceSession(run, options=options), taps),
             screen,
             stop,
             duration_s=duration,

@@ -11,6 +11,7 @@ import typer
 from spectrace import __version__
 from spectrace.cli.attach import attach
 from spectrace.cli.detach import detach
+from spectrace.cli.mode import mode
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
 from spectrace.errors import SpectraceError
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(attach)
 app.command()(detach)
+app.command()(mode)
 app.command()(status)
 app.command()(serve)
 

@@ -47,6 +47,25 @@ def size_option(text: str) -> int:
     return size
 
 
+RingSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=size_option,
+        metavar="SIZE",
+        help="Size of the ring in each rank's memory; a cycle takes about 200 bytes of it and "
+        "is read within a second. 2MiB if not given.",
+        show_default=False,
+    ),
+]
+SampleEveryOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Record every Nth cycle, by its number, and of the others only sums.",
+        show_default=False,
+    ),
+]
 PortOption = Annotated[
     int | None,
     typer.Option(

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spectrace.attach import discover, procfs, ring_file
+from spectrace.attach.modes import MODES
 from spectrace.cli import numbers
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -26,6 +27,7 @@ _STATES = {
     State.DETACHED: "left",
     State.FAILED: "failed",
 }
+_MODES = {number: mode.value for mode, number in MODES.items()}
 _NS_PER_S = 1e9
 _QUIET_S = 3.0  # a reader gives a sign of life many times a second
 
@@ -40,6 +42,9 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
             why it cannot be told.
         controller_pid: Process that traces it, None where nobody does any more.
         cycles: Cycles recorded so far, None where nothing is there.
+        mode: How cycles are timed, None where nothing is there.
+        no_device_timing: Why the device is not timed, a sentence; empty where it can be.
+        nvtx: Whether ranges are made for other tools, and which way.
     """
 
     name: str
@@ -47,6 +52,9 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     controller_pid: int | None = None
     cycles: int | None = None
+    mode: str | None = None
+    no_device_timing: str = ""
+    nvtx: str = ""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,8 @@ def status(
         typer.echo(msgspec.json.encode(servers).decode())
     elif servers:
         Console().print(render(servers))
+        for note in notes(servers):
+            typer.echo(note)
     else:
         typer.echo("No SGLang server runs here, or none that you may see.")
 
@@ -100,13 +110,28 @@ def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
     controller = view.word(Word.CONTROLLER_PID)
     quiet_s = (now_ns - view.word(Word.HEARTBEAT_NS)) / _NS_PER_S
     controlled = controller and quiet_s < _QUIET_S and procfs.is_alive(controller)
+    info = view.info()
     return RankStatus(
         name=rank.name,
         pid=rank.pid,
+        mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
+        no_device_timing=str(info.get("no_device_timing") or ""),
+        nvtx=str(info.get("ranges") or ""),
         state=_STATES.get(view.word(Word.STATE), "unknown: of another release"),
         controller_pid=controller if controlled else None,
         cycles=view.word(Word.CYCLES),
     )
+
+
+def notes(servers: list[ServerStatus]) -> list[str]:
+    """What the ranks of traced servers say of timing and NVTX, each sentence once a server."""
+    return [
+        f"{server.server_pid}: {sentence}"
+        for server in servers
+        for sentence in dict.fromkeys(
+            text for rank in server.ranks for text in (rank.no_device_timing, rank.nvtx) if text
+        )
+    ]
 
 
 def render(servers: list[ServerStatus]) -> Table:
@@ -115,12 +140,14 @@ def render(servers: list[ServerStatus]) -> Table:
     for head in ("server", "rank", "process"):
         table.add_column(head, no_wrap=True)
     table.add_column("state", overflow="fold")
+    table.add_column("timing", no_wrap=True)
     table.add_column("cycles", justify="right", no_wrap=True)
     for server in servers:
         for place, rank in enumerate(server.ranks):
             name = "" if place else str(server.server_pid)
             cycles = numbers.count(rank.cycles)
-            table.add_row(name, rank.name, str(rank.pid), Text(_state(rank)), cycles)
+            timing = rank.mode or numbers.MISSING
+            table.add_row(name, rank.name, str(rank.pid), Text(_state(rank)), timing, cycles)
     return table
 
 

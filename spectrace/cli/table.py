@@ -174,6 +174,10 @@ def figures(report: Report) -> list[tuple[str, str]]:
         rows.insert(-1, ("overshoot", f"{numbers.count(summary.overshoot_rows)} rows left out"))
     if summary.cycles:
         rows.append(("tracing cost", tracing_cost(summary)))
+    if facts.timing and summary.cycles and TimingMode.DEVICE not in summary.modes:
+        rows.append(("device", facts.timing))
+    if facts.skipped.cycles:
+        rows.append(("sampled out", _skipped(facts)))
     if facts.unhooked:
         rows.append(("not seen", ", ".join(facts.unhooked)))
     return rows
@@ -203,6 +207,14 @@ def _lost(facts: SessionFacts) -> str:
     return (
         f"{numbers.count(facts.lost_records)} records, "
         f"{numbers.count(facts.missing_cycles)} cycles not seen on every rank"
+    )
+
+
+def _skipped(facts: SessionFacts) -> str:
+    skipped = facts.skipped
+    return (
+        f"{numbers.count(skipped.cycles)} cycles with {numbers.count(skipped.output_tokens)} "
+        "tokens since the start, left out of all other figures"
     )
 
 

@@ -4,27 +4,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-from spectrace.collect.reader import PHASES, CycleRecord, Record, Row, RowsRecord, TextRecord
-from spectrace.model import Cycle, CycleKind, Phase, RankCycle, RequestRow, Run
-from spectrace.probe.layout import RecordType
+from spectrace.collect.reader import (
+    PHASES,
+    CycleRecord,
+    DeviceRecord,
+    Record,
+    Row,
+    RowsRecord,
+    SkippedRecord,
+    TextRecord,
+)
+from spectrace.model import (
+    Cycle,
+    CycleKind,
+    Lane,
+    Phase,
+    RankCycle,
+    RequestRow,
+    Run,
+    SkippedCycles,
+    TimingMode,
+)
+from spectrace.probe.layout import DEVICE_PHASES, Ph, RecordType
 
 PATIENCE_NS = 2_000_000_000  # a cycle waits this long for its last rank
 _OPEN_CYCLES = 2048  # of one group; a rank that is further behind is no longer joined
 _INTERNED_IDS = 16_384  # of one rank; the probe keeps 4096 at a time
 _ERRORS = 100
+_STRETCHES = 1024  # between cycles that sampling kept
 _WITHOUT_ROWS = (CycleKind.IDLE, CycleKind.OTHER)
 _REPLICA = re.compile(r"\bDP\d+\b")
+# Which of a record's graph entries speaks of a phase: of draft, target model, draft extend.
+_GRAPH_OF = {
+    Ph.DRAFT: 0,
+    Ph.DRAFT_STEP: 0,
+    Ph.FORWARD: 1,
+    Ph.VERIFY: 1,
+    Ph.VERIFY_FORWARD: 1,
+    Ph.DRAFT_EXTEND: 2,
+}
 
 
 class Assembler:
     """Joins the records of all ranks of one run into Cycles.
 
     A Cycle goes out when all ranks of its group have reported it and the first rank's rows
-    and the ids in them are there, or `PATIENCE_NS` after its first report. What comes later
-    amends it: the Cycle is given again, with the same run, group and number, and takes the
-    place of the one before. Cycles from before the last rank of a group began to report are
-    dropped. The result does not depend on how the records of different ranks interleave.
+    and the ids in them are there, in mode `device` with the device's times, or `PATIENCE_NS`
+    after its first report. What comes later amends it: the Cycle is given again, with the
+    same run, group and number, and takes the place of the one before. Cycles from before the
+    last rank of a group began to report are dropped. The result does not depend on how the
+    records of different ranks interleave.
 
     Args:
         run: The server, with all its ranks.
@@ -47,6 +78,17 @@ class Assembler:
         """Cycles that not every rank reported, between those that it did report."""
         return sum(group.missing for group in self._groups.values())
 
+    @property
+    def skipped(self) -> SkippedCycles:
+        """What sampling left out, of all groups, as their first ranks counted it."""
+        sums = [group.skipped for group in self._groups.values()]
+        return SkippedCycles(
+            **{
+                name: sum(getattr(part, name) for part in sums)
+                for name in SkippedCycles.__struct_fields__
+            }
+        )
+
     def add(self, rank_name: str, records: Iterable[Record], now_ns: int) -> list[Cycle]:
         """Takes in `records` of one rank, in the order of their ring.
 
@@ -68,6 +110,10 @@ class Assembler:
                 group.report(rank_name, record, now_ns)
             elif isinstance(record, RowsRecord):
                 group.add_rows(rank_name, record)
+            elif isinstance(record, DeviceRecord):
+                group.add_device(rank_name, record)
+            elif isinstance(record, SkippedRecord):
+                group.skip(rank_name, record)
             else:
                 self._add_text(rank_name, group, texts, record)
         return group.take_ready(now_ns)
@@ -97,7 +143,7 @@ def group_of(rank_name: str) -> str:
 
 
 def phases_of(record: CycleRecord, run: Run) -> tuple[Phase, ...]:
-    """The phases of a record, on the UNIX axis of `run`.
+    """The host's phases of a record, on the UNIX axis of `run`.
 
     Each mark ends the phase before it, and the cycle's end the last one, so that phases
     touch. The first begins with the cycle. Phases of no length are left out.
@@ -113,10 +159,46 @@ def phases_of(record: CycleRecord, run: Run) -> tuple[Phase, ...]:
                     start_ns=run.unix_ns(record.start_ns + start),
                     end_ns=run.unix_ns(record.start_ns + end),
                     of_cycle=record.number - lag,
+                    graph=_graph_of(phase, record),
                 )
             )
             start = end
     return tuple(phases)
+
+
+def device_phases_of(device: DeviceRecord, record: CycleRecord, run: Run) -> tuple[Phase, ...]:
+    """The device's phases of a cycle, on the UNIX axis of `run`.
+
+    Each mark ends the phase before it. Between phases there are gaps where the marks say so,
+    and the last mark begins nothing: when it ended was not seen. Phases of no length are left
+    out, and all are where the device's clock is not mapped to the host's.
+    """
+    if not device.placed:
+        return ()
+    return tuple(
+        Phase(
+            name=PHASES[phase],
+            start_ns=run.unix_ns(device.start_ns + start),
+            end_ns=run.unix_ns(device.start_ns + end),
+            of_cycle=device.number,
+            lane=Lane.DEVICE,
+            graph=_graph_of(phase, record),
+        )
+        for (phase, _, start), (_, _, end) in pairwise(device.marks)
+        if phase in DEVICE_PHASES and end > start
+    )
+
+
+def _graph_of(phase: int, record: CycleRecord) -> bool | None:
+    place = _GRAPH_OF.get(phase)
+    return None if place is None else record.graph[place]
+
+
+def _has_device_lane(record: CycleRecord) -> bool:
+    """Whether the device will report on this cycle too."""
+    return record.mode is TimingMode.DEVICE and any(
+        phase in DEVICE_PHASES for phase, _, _ in record.marks
+    )
 
 
 class _Texts:
@@ -142,7 +224,7 @@ class _Texts:
 
 def _continues(before: TextRecord, record: TextRecord) -> bool:
     def place(part: TextRecord) -> tuple[int, int, int, int]:
-        return part.sequence - part.part, part.kind, part.interned, part.parts
+        return part.record - part.part, part.kind, part.interned, part.parts
 
     return place(before) == place(record) and before.part + 1 == record.part
 
@@ -153,6 +235,7 @@ class _Open:
     def __init__(self) -> None:
         self.reports: dict[str, CycleRecord] = {}
         self.rows: dict[str, dict[int, RowsRecord]] = {}
+        self.devices: dict[str, DeviceRecord] = {}
         self.given: Cycle | None = None
 
     def rows_of(self, rank_name: str) -> list[Row] | None:
@@ -161,6 +244,46 @@ class _Open:
         if not parts or len(parts) < next(iter(parts.values())).parts:
             return None
         return [row for part in sorted(parts) for row in parts[part].rows]
+
+    @property
+    def timed(self) -> bool:
+        """Whether every device that reports on this cycle has reported."""
+        return all(
+            rank in self.devices or not _has_device_lane(record)
+            for rank, record in self.reports.items()
+        )
+
+
+class _Skips:
+    """What sampling left out on one rank."""
+
+    def __init__(self) -> None:
+        self.sums = SkippedCycles()
+        self._stretches: list[tuple[int, int, int]] = []  # first and last number, cycles
+
+    def add(self, record: SkippedRecord) -> None:
+        """Takes in one stretch of cycles, or late results of one."""
+        self.sums = SkippedCycles(
+            cycles=self.sums.cycles + record.cycles,
+            total_ns=self.sums.total_ns + record.total_ns,
+            verifies=self.sums.verifies + record.verifies,
+            correct_drafts=self.sums.correct_drafts + record.correct_drafts,
+            output_tokens=self.sums.output_tokens + record.output_tokens,
+        )
+        if not record.cycles:
+            return
+        self._stretches.append((record.first, record.last, record.cycles))
+        if len(self._stretches) > _STRETCHES:  # the older half has long been passed by all ranks
+            half = _STRETCHES // 2
+            old, self._stretches = self._stretches[:half], self._stretches[half:]
+            merged = (old[0][0], old[-1][1], sum(cycles for _, _, cycles in old))
+            self._stretches.insert(0, merged)
+
+    def between(self, begin: int, end: int) -> int:
+        """Cycles in stretches that lie within these numbers."""
+        return sum(
+            cycles for first, last, cycles in self._stretches if begin < first and last < end
+        )
 
 
 class _Group:
@@ -185,6 +308,7 @@ class _Group:
         self._waiting: dict[int, int] = {}  # number: time of the first report in ns
         self._complete = 0
         self._settled_ahead = 0
+        self._skips = {rank: _Skips() for rank in ranks}
 
     def report(self, rank_name: str, record: CycleRecord, now_ns: int) -> None:
         """Takes in one rank's boundaries of a cycle."""
@@ -208,6 +332,21 @@ class _Group:
         cycle = self._cycle(record.number)
         if cycle is not None:
             cycle.rows.setdefault(rank_name, {})[record.part] = record
+
+    def add_device(self, rank_name: str, record: DeviceRecord) -> None:
+        """Takes in the device's boundaries of a cycle."""
+        cycle = self._cycle(record.number)
+        if cycle is not None:
+            cycle.devices.setdefault(rank_name, record)
+
+    def skip(self, rank_name: str, record: SkippedRecord) -> None:
+        """Takes in what sampling left out."""
+        self._skips[rank_name].add(record)
+
+    @property
+    def skipped(self) -> SkippedCycles:
+        """What sampling left out, as the first rank counted it."""
+        return self._skips[self._ranks[0]].sums
 
     def name(self, rank_name: str, interned: int, request_id: str) -> None:
         """Takes in the request id behind a number of this rank."""
@@ -240,8 +379,9 @@ class _Group:
     def missing(self) -> int:
         """Numbers that a rank skipped, since all ranks report.
 
-        Up to the last number that every rank has reached, all but the complete cycles are
-        missing. Beyond it a rank that has not come so far has skipped nothing yet.
+        Up to the last number that every rank has reached, all but the complete cycles and
+        those that sampling left out are missing. Beyond it a rank that has not come so far
+        has skipped nothing yet.
         """
         if len(self._first) < len(self._ranks):
             return 0
@@ -249,7 +389,9 @@ class _Group:
         newest = max(self._last.values())
         ahead = sum(number > reached and self._unbroken(number) for number in self._open)
         ahead += min(self._settled_ahead, max(0, self._floor - reached))
-        return newest - max(self._first.values()) + 1 - self._complete - ahead
+        begin = max(self._first.values())
+        skipped = max(skips.between(begin, newest) for skips in self._skips.values())
+        return max(0, newest - begin + 1 - self._complete - ahead - skipped)
 
     def _cycle(self, number: int) -> _Open | None:
         """The open cycle of that number, None if it is settled."""
@@ -271,11 +413,12 @@ class _Group:
         everyone = len(cycle.reports) == len(self._ranks)
         first_rows = cycle.rows_of(self._ranks[0])
         named = first_rows is not None and self._all_named(self._ranks[0], first_rows)
-        ready = everyone and (named or (not cycle.rows and self._kind(cycle) in _WITHOUT_ROWS))
+        no_rows = not cycle.rows and self._kind(cycle) in _WITHOUT_ROWS
+        ready = everyone and cycle.timed and (named or no_rows)
         late = now_ns - self._waiting.get(number, now_ns) >= PATIENCE_NS
         given = self._give(number) if ready or late or cycle.given else None
         self._nameless.discard(number)
-        if everyone and named:
+        if everyone and named and cycle.timed:
             del self._open[number]
             self._done.add(number)
         elif cycle.rows:
@@ -302,6 +445,8 @@ class _Group:
     def _build(self, number: int, opened: _Open) -> Cycle:
         ranks = [rank for rank in self._ranks if rank in opened.reports]
         first = opened.reports[ranks[0]]
+        batch = self._batch_of(opened)
+        context = batch.context_tokens if batch else None
         return Cycle(
             run_id=self._run.run_id,
             group=self._group,
@@ -311,20 +456,41 @@ class _Group:
             steps=first.steps,
             topk=first.topk,
             draft_tokens=first.draft_tokens,
-            ranks=tuple(self._rank_cycle(rank, opened.reports[rank]) for rank in ranks),
+            ranks=tuple(
+                self._rank_cycle(rank, opened.reports[rank], opened.devices.get(rank))
+                for rank in ranks
+            ),
             requests=self._requests(opened),
+            padded_batch=first.padded_batch,
+            context_tokens_sum=context[0] if context else None,
+            context_tokens_max=context[1] if context else None,
+            queued=batch.queued if batch else None,
+            running=batch.running if batch else None,
         )
 
-    def _rank_cycle(self, rank_name: str, record: CycleRecord) -> RankCycle:
+    def _batch_of(self, opened: _Open) -> RowsRecord | None:
+        """What the first rank that has results says of the whole batch."""
+        parts = next((opened.rows[rank] for rank in self._ranks if rank in opened.rows), None)
+        return parts[min(parts)] if parts else None
+
+    def _rank_cycle(
+        self, rank_name: str, record: CycleRecord, device: DeviceRecord | None
+    ) -> RankCycle:
+        on_device = () if device is None else device_phases_of(device, record, self._run)
+        silent = device is None and _has_device_lane(record)
         return RankCycle(
             rank=rank_name,
             start_ns=self._run.unix_ns(record.start_ns),
             end_ns=self._run.unix_ns(record.start_ns + record.length_ns),
-            phases=phases_of(record, self._run),
+            phases=phases_of(record, self._run) + on_device,
             mode=record.mode,
             probe_ns=record.probe_ns,
             ended_idle=record.ended_idle,
             incomplete=record.incomplete,
+            asked_mode=None if record.asked_mode is record.mode else record.asked_mode,
+            late_switch=record.late_switch,
+            clock_error_ns=device.error_ns if device and on_device else None,
+            device_incomplete=silent or (device is not None and (device.lost or not device.placed)),
         )
 
     def _requests(self, opened: _Open) -> tuple[RequestRow, ...] | None:

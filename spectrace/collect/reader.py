@@ -1,7 +1,8 @@
-"""Turns the slots of a ring into whole records, and counts those that it could not have."""
+"""Turns the units of a ring into whole records, and counts those that it could not have."""
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Callable
 from typing import TypeAlias
@@ -11,7 +12,17 @@ import msgspec
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind, PhaseName, TimingMode
 from spectrace.probe import layout
-from spectrace.probe.layout import CycleFlag, Kind, Mode, Ph, RecordType, RowFlag, Word
+from spectrace.probe.layout import (
+    CycleFlag,
+    DeviceFlag,
+    Graph,
+    Kind,
+    Mode,
+    Ph,
+    RecordType,
+    RowFlag,
+    Word,
+)
 
 PHASES = {
     Ph.RESOLVE: PhaseName.RESOLVE,
@@ -26,6 +37,7 @@ PHASES = {
     Ph.WAIT: PhaseName.WAIT,
     Ph.RESULT: PhaseName.RESULT,
     Ph.SCHEDULE: PhaseName.SCHEDULE,
+    Ph.DRAFT_STEP: PhaseName.DRAFT_STEP,
 }
 _KINDS = {
     Kind.OTHER: CycleKind.OTHER,
@@ -42,34 +54,42 @@ _MODES = {
     Mode.SYNC: TimingMode.SYNC,
 }
 
-# A slot that the head already covers may show itself a moment later on a processor that
+_GRAPHS = {Graph.UNKNOWN: None, Graph.EAGER: False, Graph.GRAPH: True}
+
+# A record that the head already covers may show itself a moment later on a processor that
 # reorders stores. One that is still broken after so many polls was damaged and never heals.
 _PATIENCE_POLLS = 5
-_LOW_HALF = 0xFFFFFFFF
+_LOW_HALF = layout.LOW_HALF
+
+Marks: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 class CycleRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One rank's boundaries of one cycle.
 
     Attributes:
-        sequence: Number of the record in its ring, from 1.
+        record: Number of the record in its ring, from 1.
         number: The scheduler's number of the cycle.
         kind: What the cycle did.
         mode: How its boundaries were timed.
+        asked_mode: How they were to be timed.
         start_ns: CLOCK_MONOTONIC in ns.
         length_ns: How long it took, in ns.
         probe_ns: The probe's own time in it, in ns.
         batch_size: Requests in the batch.
+        padded_batch: The batch size of the graphs that ran, None where it is not known.
         steps: Draft steps.
         topk: Branches per draft step.
         draft_tokens: Tokens that verify looked at per request.
+        graph: Of draft, verify and draft extend whether each ran as a graph, None unknown.
         marks: Number of the phase that begins, by how many cycles its batch is older, and
             its distance from `start_ns` in ns.
         ended_idle: The scheduler went idle after the cycle.
         incomplete: Marks were dropped, or the server's own code raised.
+        late_switch: The mode changed with this cycle, later than it was asked for.
     """
 
-    sequence: int
+    record: int
     number: int
     kind: CycleKind
     mode: TimingMode
@@ -80,9 +100,60 @@ class CycleRecord(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     topk: int
     draft_tokens: int
-    marks: tuple[tuple[int, int, int], ...]
+    marks: Marks
     ended_idle: bool
     incomplete: bool
+    asked_mode: TimingMode
+    padded_batch: int | None = None
+    graph: tuple[bool | None, bool | None, bool | None] = (None, None, None)
+    late_switch: bool = False
+
+
+class DeviceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The device's boundaries of one cycle on one rank.
+
+    Attributes:
+        record: Number of the record in its ring.
+        number: The scheduler's number of the cycle.
+        start_ns: CLOCK_MONOTONIC of the host in ns that the marks' distances count from.
+        error_ns: By how much `start_ns` may be wrong, in ns.
+        lost: Boundaries are missing.
+        placed: `start_ns` is known; before the clocks are mapped to each other it is not.
+        marks: As of a cycle record, without lag. A mark of a phase that the device does not
+            run, or of phase 0, ends the one before it.
+    """
+
+    record: int
+    number: int
+    start_ns: int
+    error_ns: int
+    lost: bool
+    placed: bool
+    marks: Marks
+
+
+class SkippedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums of cycles that sampling left out.
+
+    Attributes:
+        record: Number of the record in its ring.
+        cycles: How many.
+        first: The lowest of their numbers.
+        last: The highest of their numbers.
+        total_ns: Their time in ns.
+        verifies: Rows that verified.
+        correct_drafts: Drafts found correct in them.
+        output_tokens: Tokens added to outputs.
+    """
+
+    record: int
+    cycles: int
+    first: int
+    last: int
+    total_ns: int
+    verifies: int
+    correct_drafts: int
+    output_tokens: int
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,14 +175,30 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of one cycle, or one of several `parts` of them."""
+    """Results of one cycle, or one of several `parts` of them.
 
-    sequence: int
+    Attributes:
+        record: Number of the record in its ring.
+        number: The scheduler's number of the cycle.
+        part: Which part, from 0.
+        parts: Of how many.
+        batch_size: Requests in the batch.
+        rows: The results in this part.
+        context_tokens: Tokens of the requests before this cycle, their sum and the most of
+            one request; None where they are not known.
+        queued: Requests that waited, None where that is not known.
+        running: Requests that ran, None where that is not known.
+    """
+
+    record: int
     number: int
     part: int
     parts: int
     batch_size: int
     rows: tuple[Row, ...]
+    context_tokens: tuple[int, int] | None = None
+    queued: int | None = None
+    running: int | None = None
 
 
 class TextRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +207,7 @@ class TextRecord(msgspec.Struct, frozen=True, kw_only=True):
     `kind` is `RecordType.REQUEST` (`text` is the id behind `interned`) or `RecordType.ERROR`.
     """
 
-    sequence: int
+    record: int
     kind: int
     interned: int
     part: int
@@ -128,7 +215,7 @@ class TextRecord(msgspec.Struct, frozen=True, kw_only=True):
     text: bytes
 
 
-Record: TypeAlias = CycleRecord | RowsRecord | TextRecord
+Record: TypeAlias = CycleRecord | DeviceRecord | RowsRecord | SkippedRecord | TextRecord
 
 
 class RingReader:
@@ -138,31 +225,38 @@ class RingReader:
         view: The mapped ring.
         join: Begin behind the newest record, for a ring that others have read before;
             without it the reader begins at the first record ever written.
-
-    Attributes:
-        lost: Records that were overwritten before they were read, or were damaged. Together
-            with the records that `poll` gave it makes up every record since the start.
     """
 
     def __init__(self, view: RingView, *, join: bool = False) -> None:
         self._view = view
-        self._next = view.word(Word.HEAD) + 1 if join else 1
+        self._next = view.word(Word.HEAD) + 1 if join else 1  # position
+        self._number = view.word(Word.RECORDS) + 1 if join else 1  # of the record expected there
+        self._began = self._number
+        self._given = 0
         self._refusals = 0
-        self.lost = 0
+
+    @property
+    def lost(self) -> int:
+        """Records that were overwritten before they were read, or were damaged.
+
+        Together with the records that `poll` gave it makes up every record since the start.
+        Those that were passed over last show when the next one is read, or `drain` ends.
+        """
+        return max(0, self._number - self._began - self._given)
 
     def poll(self) -> list[Record]:
         """Gives the records that have become whole since the last poll, in order.
 
-        A slot that is not whole yet ends the poll and is tried again at the next one. A
+        A record that is not whole yet ends the poll and is tried again at the next one. A
         reader that was lapped goes on at the oldest record that is not being overwritten.
         """
         records: list[Record] = []
         head = self._view.word(Word.HEAD)
         while self._next <= head:
-            slot = self._view.slot(self._next)
-            if is_whole(slot, self._next):
-                self._take(slot, records)
-            elif not (self._skip_if_lapped() or self._give_up()):
+            whole = self._whole_at(self._next, head)
+            if whole is not None:
+                self._take(whole, records)
+            elif not (self._skip_if_lapped() or self._give_up(head)):
                 break
         return records
 
@@ -172,110 +266,166 @@ class RingReader:
         head = self._view.word(Word.HEAD)
         while self._next <= head:
             records += self.poll()
+        newest = self._view.word(Word.RECORDS)
+        if self._view.word(Word.HEAD) < self._next:
+            self._number = max(self._number, self._number_near(newest) + 1)
         return records
 
-    def _take(self, slot: bytes, records: list[Record]) -> None:
-        record = decode(slot)
-        if record is None:
-            self.lost += 1
-        else:
-            records.append(record)
-        self._advance()
+    def _whole_at(self, position: int, head: int) -> bytes | None:
+        """The record that begins at `position`, None if none does or not all of it is there."""
+        first = self._view.read(position)
+        found, _, _, units = layout.HEAD.unpack_from(first)
+        fits = 0 < units <= layout.MAX_RECORD_UNITS and position + units - 1 <= head
+        if found != position or not fits:
+            return None
+        record = first if units == 1 else self._view.read(position, units)
+        return record if is_whole(record, position) else None
 
-    def _advance(self) -> None:
-        self._next += 1
+    def _take(self, whole: bytes, records: list[Record]) -> None:
+        _, number, _, units = layout.HEAD.unpack_from(whole)
+        self._number = self._number_near(number) + 1
+        record = decode(whole)
+        if record is not None:
+            records.append(record)
+            self._given += 1
+        self._next += units
         self._refusals = 0
+
+    def _number_near(self, low_half: int) -> int:
+        """The number of a record of which the low half is known."""
+        ahead = (low_half - self._number) & _LOW_HALF
+        return self._number + (ahead if ahead <= _LOW_HALF >> 1 else ahead - _LOW_HALF - 1)
 
     def _skip_if_lapped(self) -> bool:
-        # The writer may be at work on record head + 1, in the slot of head + 1 - slots.
-        oldest_safe = self._view.word(Word.HEAD) + 2 - self._view.slots
+        # The writer may be at work on a record as long as any behind the head.
+        head = self._view.word(Word.HEAD)
+        oldest_safe = head + 1 + layout.MAX_RECORD_UNITS - self._view.units
         if self._next >= oldest_safe:
             return False
-        self.lost += oldest_safe - self._next
-        self._next = oldest_safe
-        self._refusals = 0
+        self._go_on_behind(oldest_safe, head)
         return True
 
-    def _give_up(self) -> bool:
+    def _give_up(self, head: int) -> bool:
         self._refusals += 1
         if self._refusals < _PATIENCE_POLLS:
             return False
-        self.lost += 1
-        self._advance()
+        self._go_on_behind(self._next + 1, head)
         return True
 
+    def _go_on_behind(self, position: int, head: int) -> None:
+        """Goes on at the first whole record from `position` on, or behind the head."""
+        self._refusals = 0
+        for begin in range(position, head + 1):
+            if self._whole_at(begin, head) is not None:
+                self._next = begin
+                return
+        self._next = head + 1
 
-def is_whole(slot: bytes, sequence: int) -> bool:
-    """Whether `slot` holds all of the record `sequence` and nothing of another one.
 
-    A record carries its sequence number at both ends and a CRC-32 of all before the seal.
+def is_whole(record: bytes, position: int) -> bool:
+    """Whether `record` holds all of the record at `position` and nothing of another one.
+
+    A record carries its position at both ends and a CRC-32 of all before the seal.
     """
-    checksum, low_half = layout.SEAL.unpack_from(slot, layout.SEAL_OFFSET)
-    found = (*layout.SEQUENCE.unpack_from(slot), low_half, checksum)
-    return found == (sequence, sequence & _LOW_HALF, zlib.crc32(slot[: layout.SEAL_OFFSET]))
+    body = len(record) - layout.SEAL.size
+    checksum, low_half = layout.SEAL.unpack_from(record, body)
+    found = (*layout.POSITION.unpack_from(record), low_half, checksum)
+    return found == (position, position & _LOW_HALF, zlib.crc32(record[:body]))
 
 
-def decode(slot: bytes) -> Record | None:
-    """The record in a whole slot; None where its type or a value in it is unknown to us."""
-    decoder = _DECODERS.get(slot[layout.SEQUENCE.size])
+def decode(record: bytes) -> Record | None:
+    """The values of a whole record; None where its type or one of them is unknown to us."""
+    _, number, kind, _ = layout.HEAD.unpack_from(record)
+    decoder = _DECODERS.get(kind)
     try:
-        return decoder(slot) if decoder else None
-    except (KeyError, ValueError):
+        return decoder(record, number) if decoder else None
+    except (KeyError, ValueError, struct.error):
         return None
 
 
-def _decode_cycle(slot: bytes) -> CycleRecord:
-    fields = layout.CYCLE.unpack_from(slot)
-    sequence, _, kind, mode, flags, number, start_ns, length, probe_ns = fields[:9]
-    batch_size, steps, topk, draft_tokens, count, shift, marks = fields[9:16]
+_BODY = layout.HEAD.size
+
+
+def _decode_cycle(record: bytes, record_number: int) -> CycleRecord:
+    fields = layout.CYCLE.unpack_from(record, _BODY)
+    kind, modes, flags, number, start_ns, length, probe_ns = fields[:7]
+    batch_size, padded, steps, topk, draft_tokens, graph, count, shift = fields[7:]
     return CycleRecord(
-        sequence=sequence,
+        record=record_number,
         number=number,
         kind=_KINDS[kind],
-        mode=_MODES[mode],
+        mode=_MODES[modes & 0xF],
+        asked_mode=_MODES[modes >> 4],
         start_ns=start_ns,
-        length_ns=length << shift,
+        length_ns=length << layout.length_shift(shift),
         probe_ns=probe_ns,
         batch_size=batch_size,
+        padded_batch=padded or None,
         steps=steps,
         topk=topk,
         draft_tokens=draft_tokens,
-        marks=_decode_marks(marks, fields[16:], count, shift),
+        graph=(
+            _GRAPHS[graph >> Graph.DRAFT & 3],
+            _GRAPHS[graph >> Graph.VERIFY & 3],
+            _GRAPHS[graph >> Graph.DRAFT_EXTEND & 3],
+        ),
+        marks=_decode_marks(record, _BODY + layout.CYCLE.size, count, shift),
         ended_idle=bool(flags & CycleFlag.ENDED_IDLE),
         incomplete=bool(flags & (CycleFlag.MARKS_DROPPED | CycleFlag.RAISED)),
+        late_switch=bool(flags & CycleFlag.LATE_SWITCH),
+    )
+
+
+def _decode_device(record: bytes, record_number: int) -> DeviceRecord:
+    number, start_ns, error_ns, flags, count, shift = layout.DEVICE.unpack_from(record, _BODY)
+    return DeviceRecord(
+        record=record_number,
+        number=number,
+        start_ns=start_ns,
+        error_ns=error_ns,
+        lost=bool(flags & DeviceFlag.LOST),
+        placed=not flags & DeviceFlag.NO_CLOCK,
+        marks=_decode_marks(record, _BODY + layout.DEVICE.size, count, shift, also=(0,)),
     )
 
 
 def _decode_marks(
-    marks: bytes, distances: tuple[int, ...], count: int, shift: int
-) -> tuple[tuple[int, int, int], ...]:
-    if count > layout.MAX_MARKS or any(
-        mark & layout.PHASE_MASK not in PHASES for mark in marks[:count]
-    ):
-        raise ValueError("a mark of another layout")
+    record: bytes, offset: int, count: int, shift: int, also: tuple[int, ...] = ()
+) -> Marks:
+    if count > layout.MAX_MARKS or shift > 64 - layout.MARK_DISTANCE_BITS:
+        raise ValueError("marks of another layout")
+    marks = struct.unpack_from(f"<{count}I", record, offset)
+    phases = [mark & layout.PHASE_MASK for mark in marks]
+    if any(phase not in PHASES and phase not in also for phase in phases):
+        raise ValueError("a phase of another layout")
     return tuple(
-        (mark & layout.PHASE_MASK, mark >> layout.LAG_SHIFT, distance << shift)
-        for mark, distance in zip(marks[:count], distances[:count], strict=True)
+        (phase, mark >> layout.LAG_SHIFT & layout.MAX_LAG, mark >> 8 << shift)
+        for phase, mark in zip(phases, marks, strict=True)
     )
 
 
-def _decode_rows(slot: bytes) -> RowsRecord:
-    sequence, _, part, parts, count, number, batch_size = layout.ROWS_HEAD.unpack_from(slot)
+def _decode_rows(record: bytes, record_number: int) -> RowsRecord:
+    fields = layout.ROWS.unpack_from(record, _BODY)
+    part, parts, count, number, batch_size, total, longest, queued, running = fields
     if count > layout.ROWS_PER_RECORD or part >= parts:
         raise ValueError("more rows or parts than there can be")
-    offsets = (layout.ROWS_HEAD.size + row * layout.ROW.size for row in range(count))
+    first = _BODY + layout.ROWS.size
+    offsets = (first + row * layout.ROW.size for row in range(count))
     return RowsRecord(
-        sequence=sequence,
+        record=record_number,
         number=number,
         part=part,
         parts=parts,
         batch_size=batch_size,
-        rows=tuple(_decode_row(slot, offset) for offset in offsets),
+        rows=tuple(_decode_row(record, offset) for offset in offsets),
+        context_tokens=None if total == layout.UNKNOWN_LENGTH else (total, longest),
+        queued=None if queued == layout.UNKNOWN else queued,
+        running=None if running == layout.UNKNOWN else running,
     )
 
 
-def _decode_row(slot: bytes, offset: int) -> Row:
-    interned, correct, output_tokens, flags = layout.ROW.unpack_from(slot, offset)
+def _decode_row(record: bytes, offset: int) -> Row:
+    interned, correct, output_tokens, flags = layout.ROW.unpack_from(record, offset)
     return Row(
         interned=interned,
         correct_drafts=None if correct == layout.UNKNOWN else correct,
@@ -285,23 +435,42 @@ def _decode_row(slot: bytes, offset: int) -> Row:
     )
 
 
-def _decode_text(slot: bytes) -> TextRecord:
-    sequence, kind, part, parts, _, interned, length, text = layout.TEXT.unpack_from(slot)
-    if length > layout.TEXT_BYTES or part >= parts:
+def _decode_text(record: bytes, record_number: int) -> TextRecord:
+    part, parts, interned, length = layout.TEXT.unpack_from(record, _BODY)
+    start = _BODY + layout.TEXT.size
+    text = record[start : start + length]
+    if len(record) < start + length + layout.SEAL.size or part >= parts:
         raise ValueError("more text or parts than there can be")
     return TextRecord(
-        sequence=sequence,
-        kind=kind,
+        record=record_number,
+        kind=layout.HEAD.unpack_from(record)[2],
         interned=interned,
         part=part,
         parts=parts,
-        text=text[:length],
+        text=text,
     )
 
 
-_DECODERS: dict[int, Callable[[bytes], Record]] = {
+def _decode_skipped(record: bytes, record_number: int) -> SkippedRecord:
+    fields = layout.SKIPPED.unpack_from(record, _BODY)
+    cycles, first, last, total_ns, verifies, correct_drafts, output_tokens = fields
+    return SkippedRecord(
+        record=record_number,
+        cycles=cycles,
+        first=first,
+        last=last,
+        total_ns=total_ns,
+        verifies=verifies,
+        correct_drafts=correct_drafts,
+        output_tokens=output_tokens,
+    )
+
+
+_DECODERS: dict[int, Callable[[bytes, int], Record]] = {
     RecordType.CYCLE: _decode_cycle,
+    RecordType.DEVICE: _decode_device,
     RecordType.ROWS: _decode_rows,
     RecordType.REQUEST: _decode_text,
     RecordType.ERROR: _decode_text,
+    RecordType.SKIPPED: _decode_skipped,
 }

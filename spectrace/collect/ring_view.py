@@ -1,4 +1,4 @@
-"""A ring file from outside: its header words, its text and its slots, mapped into this process."""
+"""A ring file from outside: its header words, its text and its records, mapped here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RingView:
     Attributes:
         path: The same.
         inode: Its number, by which a file that was made since under its name shows.
-        slots: How many records it holds.
+        units: How many units of `layout.UNIT_BYTES` it holds.
 
     Raises:
         SpectraceError: The file is no ring, or of another layout version.
@@ -60,8 +60,9 @@ class RingView:
         except SpectraceError:
             self._map.close()
             raise
-        self.slots = self.word(Word.SLOTS)
-        self._slots_offset = self.word(Word.SLOTS_OFFSET)
+        self.units = self.word(Word.UNITS)
+        self._start = self.word(Word.UNITS_OFFSET)
+        self._end = self._start + self.units * layout.UNIT_BYTES
 
     def _check(self) -> None:
         if self.word(Word.MAGIC) != layout.MAGIC:
@@ -72,8 +73,9 @@ class RingView:
                 f"{self.path} has ring layout {version}, this spectrace speaks layout "
                 f"{layout.LAYOUT_VERSION}: use the spectrace that attached, or detach with it."
             )
-        end = self.word(Word.SLOTS_OFFSET) + self.word(Word.SLOTS) * layout.SLOT_BYTES
-        if not self.word(Word.SLOTS) or end > len(self._map):
+        units = self.word(Word.UNITS)
+        end = self.word(Word.UNITS_OFFSET) + units * layout.UNIT_BYTES
+        if units < layout.MIN_UNITS or end > len(self._map):
             raise SpectraceError(f"{self.path} is cut off: detach and attach again.")
 
     def word(self, place: int) -> int:
@@ -95,10 +97,13 @@ class RingView:
             return {}
         return info if isinstance(info, dict) else {}
 
-    def slot(self, sequence: int) -> bytes:
-        """A copy of the slot in which the record `sequence` stands or stood."""
-        start = self._slots_offset + (sequence % self.slots) * layout.SLOT_BYTES
-        return self._map[start : start + layout.SLOT_BYTES]
+    def read(self, position: int, units: int = 1) -> bytes:
+        """A copy of so many units, the first of which has this position."""
+        start = self._start + position % self.units * layout.UNIT_BYTES
+        end = start + units * layout.UNIT_BYTES
+        if end <= self._end:
+            return self._map[start:end]
+        return self._map[start : self._end] + self._map[self._start : self._start + end - self._end]
 
     def close(self) -> None:
         """Unmaps the file."""

@@ -54,6 +54,14 @@ class Attributes:
         """
         return _integer(name, self._value(name), 0, high)
 
+    def optional_integer(self, name: str, *, high: int = MAX_INT64) -> int | None:
+        """An integer from 0 to `high`, None where it is missing.
+
+        Raises:
+            RefusedError: It is of another type or out of bounds.
+        """
+        return self.integer(name, high=high) if name in self._values else None
+
     def flag(self, name: str) -> bool:
         """A boolean, False where it is missing.
 

@@ -217,6 +217,14 @@ class _RankReader:
             probe_ns=attributes.integer(names.PROBE_NS),
             ended_idle=attributes.flag(names.ENDED_IDLE),
             incomplete=attributes.flag(names.INCOMPLETE),
+            asked_mode=(
+                attributes.choice(names.ASKED_MODE, TimingMode)
+                if names.ASKED_MODE in attributes
+                else None
+            ),
+            late_switch=attributes.flag(names.LATE_SWITCH),
+            clock_error_ns=attributes.optional_integer(names.CLOCK_ERROR_NS),
+            device_incomplete=attributes.flag(names.DEVICE_INCOMPLETE),
         )
         return RankSpan(trace, rank, attributes.integer(names.PHASES, high=ids.MAX_PHASES))
 
@@ -234,17 +242,20 @@ def _check_span(span: Span) -> None:
 
 
 def _read_phase(lane: Lane, span: Span) -> Phase:
-    of_cycle = THIS_CYCLE
+    of_cycle, graph = THIS_CYCLE, None
     if span.attributes:
         attributes = Attributes(span.attributes)
         if names.OF_CYCLE in attributes:
             of_cycle = attributes.integer(names.OF_CYCLE)
+        if names.GRAPH in attributes:
+            graph = attributes.flag(names.GRAPH)
     return Phase(
         name=choice("the name of the phase", span.name, PhaseName),
         start_ns=span.start_time_unix_nano,
         end_ns=span.end_time_unix_nano,
         of_cycle=of_cycle,
         lane=lane,
+        graph=graph,
     )
 
 
@@ -283,6 +294,11 @@ def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
         draft_tokens=attributes.integer(names.DRAFT_TOKENS, high=MAX_INT32),
         ranks=(),
         requests=_read_requests(attributes) if names.REQUEST_IDS in attributes else None,
+        padded_batch=attributes.optional_integer(names.PADDED_BATCH, high=MAX_INT32),
+        context_tokens_sum=attributes.optional_integer(names.CONTEXT_TOKENS_SUM),
+        context_tokens_max=attributes.optional_integer(names.CONTEXT_TOKENS_MAX),
+        queued=attributes.optional_integer(names.QUEUED, high=MAX_INT32),
+        running=attributes.optional_integer(names.RUNNING, high=MAX_INT32),
     )
 
 

@@ -231,7 +231,7 @@ class _RankSpans:
                 parent,
                 phase.lane,
                 (phase.start_ns, phase.end_ns),
-                None if phase.of_cycle == self.number else {names.OF_CYCLE: phase.of_cycle},
+                _phase_attributes(phase, self.number),
             )
 
     def _span(  # noqa: PLR0913, PLR0917  # what makes a span a span; called from here alone
@@ -274,8 +274,26 @@ def _root_attributes(cycle: Cycle) -> dict[str, AttributeValue]:
         names.TOPK: cycle.topk,
         names.DRAFT_TOKENS: cycle.draft_tokens,
         names.RANKS: _texts(rank.rank for rank in cycle.ranks),
+        **_known(
+            {
+                names.PADDED_BATCH: cycle.padded_batch,
+                names.CONTEXT_TOKENS_SUM: cycle.context_tokens_sum,
+                names.CONTEXT_TOKENS_MAX: cycle.context_tokens_max,
+                names.QUEUED: cycle.queued,
+                names.RUNNING: cycle.running,
+            }
+        ),
         **({} if cycle.requests is None else _request_attributes(cycle.requests)),
     }
+
+
+def _known(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _phase_attributes(phase: Phase, number: int) -> Attributes:
+    of_cycle = None if phase.of_cycle == number else phase.of_cycle
+    return _known({names.OF_CYCLE: of_cycle, names.GRAPH: phase.graph}) or None
 
 
 def _request_attributes(rows: Sequence[RequestRow]) -> dict[str, AttributeValue]:
@@ -296,16 +314,20 @@ def _request_attributes(rows: Sequence[RequestRow]) -> dict[str, AttributeValue]
 
 
 def _rank_attributes(rank: RankCycle) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {
+    flags = {
+        names.ENDED_IDLE: rank.ended_idle,
+        names.INCOMPLETE: rank.incomplete,
+        names.LATE_SWITCH: rank.late_switch,
+        names.DEVICE_INCOMPLETE: rank.device_incomplete,
+    }
+    asked = None if rank.asked_mode is None else rank.asked_mode.value
+    return {
         names.TIMING_MODE: rank.mode.value,
         names.PROBE_NS: rank.probe_ns,
         names.PHASES: len(rank.phases),
+        **{name: True for name, is_set in flags.items() if is_set},
+        **_known({names.ASKED_MODE: asked, names.CLOCK_ERROR_NS: rank.clock_error_ns}),
     }
-    if rank.ended_idle:
-        attributes[names.ENDED_IDLE] = True
-    if rank.incomplete:
-        attributes[names.INCOMPLETE] = True
-    return attributes
 
 
 def _text(text: str) -> str:

@@ -99,14 +99,29 @@ def boundary(
     return make
 
 
-def counts_ready(recorder: Recorder) -> Callable[[Function], Function]:
-    """Makes wrappers for what the server calls first once the counts are on the CPU."""
+def before_call(recorder: Recorder, what: Callable[[], None]) -> Callable[[Function], Function]:
+    """Makes wrappers that do `what` at each call while a cycle is timed; it must not raise."""
 
     def make(original: Function) -> Function:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if recorder.timing:
-                recorder.mark_result()
+                what()
             return original(*args, **kwargs)
+
+        return wrapper
+
+    return make
+
+
+def after_call(recorder: Recorder, what: Callable[[], None]) -> Callable[[Function], Function]:
+    """Makes wrappers that do `what` at each return while a cycle is timed; it must not raise."""
+
+    def make(original: Function) -> Function:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if recorder.timing:
+                what()
+            return result
 
         return wrapper
 

@@ -1,14 +1,17 @@
 """The layout of the ring file: what stands at which byte, for the probe and for its readers.
 
 The file is one page of header words, one of text (`info`, JSON that the probe writes),
-the probe's code, and then `slots` of 128 bytes. A record fills one slot; what does not fit
-goes on in the next. Byte order is little endian. Any change here is a new LAYOUT_VERSION.
+the probe's code, and then the ring: `units` of 32 bytes. A record fills as many consecutive
+units as it needs, going on at the ring's first unit behind its last. Units are counted from 1
+without end; the count of a record's first unit is its position, and the unit stands at
+position modulo `units`. A record is a head, what its type says, padding, and a seal at the
+end of its last unit. Byte order is little endian. Any change here is a new LAYOUT_VERSION.
 """
 
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
@@ -18,8 +21,10 @@ PATH_OFFSET = 2048  # within the header: the file's path as the traced process s
 PATH_BYTES = 512
 PAGE_BYTES = 4096
 
-SLOT_BYTES = 128
-DEFAULT_SLOTS = 16384
+UNIT_BYTES = 32
+MAX_RECORD_UNITS = 10
+DEFAULT_UNITS = 65536
+MIN_UNITS = 64
 QUIET_NS = 3_000_000_000  # a reader without a sign of life for so long has gone
 ABANDONED_NS = 30_000_000_000  # without a reader's heartbeat the probe leaves by itself
 
@@ -29,8 +34,8 @@ class Word:
 
     MAGIC = 0
     LAYOUT_VERSION = 1
-    SLOTS = 2
-    SLOTS_OFFSET = 3
+    UNITS = 2
+    UNITS_OFFSET = 3
     CODE_BYTES = 4
     TARGET_PID = 5  # as spectrace sees it
     TARGET_START_TICKS = 6  # field 22 of /proc/PID/stat: tells a reused PID apart
@@ -38,7 +43,7 @@ class Word:
     LOADER_TEXT_BYTES = 8
 
     # Written by the probe.
-    HEAD = 32  # sequence number of the newest whole record; the first is 1
+    HEAD = 32  # units written so far: the position of the newest record's last unit
     STATE = 33
     INFO_LENGTH = 34
     CYCLES = 35
@@ -50,11 +55,17 @@ class Word:
     ARM_NS = 41  # hooking the scheduler
     INSTALL_NS = 42  # hooking the worker, at the next cycle
     FOREIGN = 43  # functions that somebody wrapped after us
+    RECORDS = 44  # number of the newest record, from 1; may lag behind HEAD by one
+    NEWEST_CYCLE = 45  # number of the newest cycle that began
+    NO_EVENT = 46  # device boundaries left out: no event was free
+    EVENT_LOST = 47  # and those whose event never came
+    EVENT_CAPTURING = 48  # and those met while a graph was being captured
+    EVENT_OTHER_STREAM = 49  # and those met on another than the forward stream
 
     # Written by the reader that holds control.
     COMMAND = 64
-    MODE = 65
-    MODE_FROM_CYCLE = 66
+    MODE = 65  # which timing mode, from which cycle on: `mode_word`
+    SAMPLE_EVERY = 66  # cycles whose number it divides are recorded in full; 0 and 1: all
     HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of a reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
@@ -113,20 +124,39 @@ class Ph:
     WAIT = 10
     RESULT = 11
     SCHEDULE = 12
+    DRAFT_STEP = 13  # one forward of the draft model, where they run one by one
 
 
 PHASE_MASK = 31
 LAG_SHIFT = 5  # of_cycle = number - (mark >> LAG_SHIFT)
 MAX_LAG = 7
 
+# Phases whose work runs on the forward stream. In a DEVICE record any other mark, also 0,
+# ends the one before it, and what follows is a gap.
+DEVICE_PHASES = frozenset(
+    {
+        Ph.FORWARD,
+        Ph.DRAFT,
+        Ph.VERIFY,
+        Ph.VERIFY_PREPARE,
+        Ph.VERIFY_FORWARD,
+        Ph.VERIFY_SAMPLE,
+        Ph.VERIFY_COMMIT,
+        Ph.DRAFT_EXTEND,
+        Ph.DRAFT_STEP,
+    }
+)
+
 
 class RecordType:
-    """What a slot holds."""
+    """What a record holds."""
 
     CYCLE = 1
     ROWS = 2  # results of a cycle, one row per request
     REQUEST = 3  # text: the request id behind an interned number
     ERROR = 4  # text: what went wrong inside the probe
+    DEVICE = 5  # the device's boundaries of a cycle
+    SKIPPED = 6  # sums of the cycles that sampling left out
 
 
 class CycleFlag:
@@ -135,6 +165,15 @@ class CycleFlag:
     MARKS_DROPPED = 1
     ENDED_IDLE = 2
     RAISED = 4  # the server's own code raised within the cycle
+    LATE_SWITCH = 8  # the mode changed here, later than it was asked for
+    SAMPLED = 16  # sampling leaves out the cycles around it
+
+
+class DeviceFlag:
+    """Bits of a device record."""
+
+    LOST = 1  # boundaries are missing: no event was free, or one never came
+    NO_CLOCK = 2  # the device's clock was not yet mapped to the host's: start_ns says nothing
 
 
 class RowFlag:
@@ -144,32 +183,84 @@ class RowFlag:
     HEALTH_CHECK = 2
 
 
-MAX_MARKS = 14
+class Graph:
+    """Whether a part of a cycle ran as a CUDA graph, two bits each in a cycle record."""
 
-# A cycle record: sequence, type, kind, mode, flags, number, start_ns (CLOCK_MONOTONIC),
-# length, probe_ns, batch size, steps, topk, draft tokens, count of marks, shift, the marks,
-# their distances from start. Length and distances are in units of 2**shift ns, with shift 0
-# below 4.29 s.
-CYCLE = struct.Struct("<QBBBBQQIIHBBHBB14s14I")
+    UNKNOWN = 0
+    EAGER = 1
+    GRAPH = 2
 
-# sequence, type, part, parts, rows in this part, cycle number, batch size
-ROWS_HEAD = struct.Struct("<QBBBBQH")
-# interned request number, correct drafts or UNKNOWN, output tokens, flags
-ROW = struct.Struct("<IHHB")
-ROWS_PER_RECORD = 10
-UNKNOWN = 0xFFFF
+    # By how many bits the parts are shifted.
+    DRAFT = 0
+    VERIFY = 2
+    DRAFT_EXTEND = 4
 
-# sequence, type, part, parts, unused, interned number (0 for errors), length of this part, text
-TEXT_BYTES = 100
-TEXT = struct.Struct("<QBBBBIH100s")
 
-# The last 8 bytes of every slot: CRC-32 of what stands before them, low half of the sequence.
+MAX_MARKS = 60
+
+# Every record begins so: position, number of the record (both from 1), type, its units.
+HEAD = struct.Struct("<QIBB")
+# And its last 8 bytes: CRC-32 of all that stands before them, low half of the position.
 SEAL = struct.Struct("<II")
-SEAL_OFFSET = SLOT_BYTES - SEAL.size
-SEQUENCE = struct.Struct("<Q")
+POSITION = struct.Struct("<Q")
+LOW_HALF = 0xFFFFFFFF
+
+# CYCLE: kind, mode taken + 16 * mode asked for, flags, number, start_ns (CLOCK_MONOTONIC),
+# length, probe_ns, batch size, padded batch (0: not known), steps, topk, draft tokens, graph
+# bits, count of marks, shift; then the marks. A mark is the phase's byte and 24 bits of
+# distance from the start in units of 2**shift ns. The length is in units of
+# 2**length_shift(shift) ns: single ns below 4.29 s.
+CYCLE = struct.Struct("<BBHQQIIHHBBHBBB")
+# DEVICE: number, start_ns on the host's CLOCK_MONOTONIC, error of it in ns, flags, count of
+# marks, shift; then the marks as in CYCLE.
+DEVICE = struct.Struct("<QQIBBB")
+MARK_BYTES = 4
+MARK_DISTANCE_BITS = 24
+
+# ROWS: part, parts, rows in this part, cycle number, batch size, context lengths (sum and
+# greatest), requests queued and running; then the rows.
+ROWS = struct.Struct("<BBBQHIIHH")
+# Interned request number, correct drafts or UNKNOWN, output tokens, flags.
+ROW = struct.Struct("<IHHB")
+ROWS_PER_RECORD = 30
+UNKNOWN = 0xFFFF  # of 16 bits
+UNKNOWN_LENGTH = 0xFFFFFFFF  # of 32 bits
+
+# TEXT: part, parts, interned number (0 for errors), length of this part; then the text.
+TEXT = struct.Struct("<BBIH")
+TEXT_BYTES = 256
+
+# SKIPPED: cycles, number of the first and of the last, their time in ns, verifies, correct
+# drafts, output tokens. Results that come behind their cycle's record are in the next one.
+SKIPPED = struct.Struct("<IQQQIII")
 
 
-def slots_offset(code_bytes: int) -> int:
-    """Where the first slot stands in a file whose code takes `code_bytes` bytes."""
+def units_of(payload_bytes: int) -> int:
+    """Units that a record with so many bytes between head and seal fills."""
+    return -(-(HEAD.size + payload_bytes + SEAL.size) // UNIT_BYTES)
+
+
+def mark_shift(length_ns: int) -> int:
+    """The coarsest unit that marks up to `length_ns` need, as a power of 2."""
+    return max(0, length_ns.bit_length() - MARK_DISTANCE_BITS)
+
+
+def length_shift(shift: int) -> int:
+    """The unit of a cycle's length, as a power of 2, where its marks have `shift`."""
+    return max(0, shift - (32 - MARK_DISTANCE_BITS))
+
+
+def mode_word(mode: int, from_cycle: int = 0) -> int:
+    """The control word "`mode`, from cycle `from_cycle` on"; 0 is at once."""
+    return mode | from_cycle << 8
+
+
+def split_mode(word: int) -> tuple[int, int]:
+    """Mode and cycle of a control word."""
+    return word & 0xFF, word >> 8
+
+
+def units_offset(code_bytes: int) -> int:
+    """Where the first unit stands in a file whose code takes `code_bytes` bytes."""
     end = CODE_OFFSET + code_bytes
     return -(-end // PAGE_BYTES) * PAGE_BYTES

@@ -3,32 +3,94 @@
 from __future__ import annotations
 
 from time import monotonic_ns as now
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .layout import (
     LAG_SHIFT,
+    LOW_HALF,
+    MARK_DISTANCE_BITS,
     MAX_LAG,
     MAX_MARKS,
     PHASE_MASK,
     UNKNOWN,
+    UNKNOWN_LENGTH,
     CycleFlag,
+    Graph,
     Kind,
     Mode,
     Ph,
     RecordType,
     RowFlag,
     Word,
+    length_shift,
+    split_mode,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .ring import RingWriter
 
-_UINT32 = 0xFFFFFFFF
-_UINT16 = 0xFFFF
 _UINT8 = 0xFF
+_FLAG_BITS = 8
 _MAX_INTERNED = 4096  # names kept at a time; past that all are sent again
+_MEASURE_EVERY = 16  # cycles; a power of 2
+# Read or written at every cycle: looked up once.
+_MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
+_CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
+_OFF = Mode.OFF
+_DRAFTING = (Ph.DRAFT, Ph.DRAFT_STEP)
+_ALWAYS_THERE = (Mode.OFF, Mode.HOST)
+
+
+class Boundaries(Protocol):
+    """What times boundaries beside the host's clock, without ever waiting or raising."""
+
+    @property
+    def pending(self) -> int:
+        """Cycles whose times are still on their way."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it does nothing any more, for good."""
+
+    def begin(self, number_hint: int) -> None:
+        """A cycle starts; its first mark follows."""
+
+    def mark(self, phase: int) -> None:
+        """A phase begins, right after the host's stamp."""
+
+    def end(self, number: int) -> None:
+        """The cycle is whole, and this is its number."""
+
+    def drain(self, now_ns: int) -> None:
+        """Polls for what has come; `now_ns` is CLOCK_MONOTONIC."""
+
+    def close(self) -> None:
+        """Lets go of everything."""
+
+
+class Synchronizer(Protocol):
+    """What makes the host wait for the device, in mode `sync` alone."""
+
+    def before(self) -> None:
+        """Waits until the device has done all that was asked of it."""
+
+
+class CycleRanges(Protocol):
+    """What tells other tools about cycles and phases, as NVTX ranges."""
+
+    def cycle_begin(self, number: int) -> None:
+        """A cycle begins that will have this number."""
+
+    def phase(self, mark: int) -> None:
+        """A phase begins, and the one before it ends; with its lag."""
+
+    def cycle_end(self, number: int) -> None:
+        """The cycle ends, and this is its number."""
+
+    def close(self) -> None:
+        """Lets go of everything."""
 
 
 class Recorder:
@@ -38,97 +100,293 @@ class Recorder:
     touch. All state is of fixed size. `timing` is what the hooks ask before anything else:
     a cycle runs and its phases are wanted.
 
+    What the probe itself takes is measured, but for the marks of most cycles in mode `host`:
+    of those only every 16th cycle's are, and their mean stands for the others.
+
     Args:
         ring: Where whole cycles go.
+        boundaries: Times cycles on the device; None where the device has no timing events,
+            so that mode `device` is recorded as `host`.
+        sync: Waits for the device; None where there is none to wait for: `sync` is `host`.
+        ranges: Tells other tools; None where none can listen.
+        fail: Told of an error of our own; must not raise.
+
+    Attributes:
+        boundaries: As the argument; may be set between cycles, like the next two.
+        sync: As the argument.
+        ranges: As the argument.
+        health_checks: How the ids of the server's own probes begin; empty for none.
+        number: Of the running cycle.
+        open: A cycle runs.
+        timing: Its phases are wanted.
+        padded: The batch size that the graphs of the running cycle were made for, 0 unknown.
     """
 
     __slots__ = (
+        "_asked",
         "_batch_size",
+        "_charged",
+        "_control",
         "_count",
-        "_distances",
+        "_cycles",
         "_draft_tokens",
+        "_every",
+        "_fail",
         "_flags",
+        "_graph",
         "_interned",
         "_joins",
         "_kind",
         "_lag_bits",
         "_last_interned",
         "_last_number",
+        "_mark_ns",
+        "_measured",
+        "_measured_ns",
         "_mode",
+        "_on_device",
         "_own_ns",
         "_phases",
+        "_probe_ns",
         "_ring",
+        "_skipped",
+        "_skipping",
+        "_slow",
+        "_stamps",
         "_start_ns",
         "_steps",
+        "_syncing",
+        "_told",
         "_topk",
         "_words",
+        "boundaries",
+        "health_checks",
         "number",
         "open",
+        "padded",
+        "ranges",
+        "sync",
         "timing",
     )
 
-    def __init__(self, ring: RingWriter) -> None:
+    def __init__(
+        self,
+        ring: RingWriter,
+        *,
+        boundaries: Boundaries | None = None,
+        sync: Synchronizer | None = None,
+        ranges: CycleRanges | None = None,
+        fail: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.boundaries = boundaries
+        self.sync = sync
+        self.ranges = ranges
+        self.health_checks = ""
+        self._fail = fail
         self._ring = ring
         self._words = ring.words
         self._phases = bytearray(MAX_MARKS)
-        self._distances = [0] * MAX_MARKS
-        self._interned: dict[str, tuple[int, int]] = {}
-        self._last_interned = 0
-        self._joins = 0
-        self._mode = Mode.OFF
+        self._stamps = [0] * MAX_MARKS
+        self._interned: dict[str, int] = {}
+        self._last_interned = self._joins = 0
+        self._cycles = self._probe_ns = self._mark_ns = 0
+        self._control = -1
+        self._mode = self._asked = Mode.OFF
+        self._syncing = self._on_device = self._slow = self._told = False
+        self._every = 0
+        self._skipped = _Skipped()
         self._last_number = 0
-        self._reset(0, Kind.OTHER, 0)
-        self.open = False
-        self.timing = False
+        self._reset(0, Kind.OTHER, 0, 0)
+        self.open = self.timing = self._skipping = False
 
-    def _reset(self, start_ns: int, kind: int, batch_size: int) -> None:
+    def _reset(self, start_ns: int, kind: int, batch_size: int, number: int) -> None:
         self._start_ns = start_ns
         self._kind = kind
         self._batch_size = batch_size
         self._steps = self._topk = self._draft_tokens = 0
-        self._flags = 0
-        self._own_ns = 0
-        self._count = 0
-        self._lag_bits = 0
-        self.number = 0
+        self._flags = self._graph = self.padded = 0
+        self._own_ns = self._count = self._charged = self._lag_bits = 0
+        self._measured = self._measured_ns = 0
+        self.number = number
 
-    def begin(self, start_ns: int, kind: int, batch_size: int) -> None:
-        """Ends the running cycle, if there is one, and begins the next at `start_ns`."""
+    def begin(self, start_ns: int, kind: int, batch_size: int, number: int = 0) -> None:
+        """Ends the running cycle, if there is one, and begins the next at `start_ns`.
+
+        Args:
+            start_ns: CLOCK_MONOTONIC.
+            kind: `layout.Kind`.
+            batch_size: Requests in the batch.
+            number: The cycle's, or what it will be if nothing is said to the contrary; 0 for
+                the one after the last.
+        """
+        began_ns = start_ns
+        if self._syncing:
+            start_ns = self._synchronized(start_ns)
         if self.open:
             self.end(start_ns)
-        words = self._words
-        mode = words[Word.MODE]
-        if mode != self._mode and self._last_number + 1 >= words[Word.MODE_FROM_CYCLE]:
-            self._mode = words[Word.MODE_ACTIVE] = mode
-        if words[Word.JOINS] != self._joins:
-            self._joins = words[Word.JOINS]
-            self._interned.clear()
-        self._reset(start_ns, kind, batch_size)
+        self._reset(start_ns, kind, batch_size, number or self._last_number + 1)
+        self._follow_words()
         self.open = True
-        self.timing = self._mode != Mode.OFF
-        if self.timing:
+        timing = self.timing = self._mode != _OFF and not self._skipping
+        if timing:
             self._phases[0] = Ph.RESOLVE
-            self._distances[0] = 0
-            self._count = 1
-        self._own_ns = now() - start_ns
+            self._stamps[0] = start_ns
+            self._count = self._charged = 1
+            self._begin_marks()
+        self._own_ns += now() - began_ns
+
+    def _follow_words(self) -> None:
+        words = self._words
+        control = words[_MODE]
+        if control != self._control:
+            self._switch(control)
+        every = words[_SAMPLE_EVERY]
+        if every > 1 or self._every > 1:
+            self._sample(every)
+        joins = words[_JOINS]
+        if joins != self._joins:
+            self._joins = joins
+            self._interned.clear()
+
+    def _sample(self, every: int) -> None:
+        """Decides by its number whether this cycle is one of those that are kept."""
+        self._every = every
+        self._skipping = every > 1 and self.number % every != 0
+        if self._skipping:
+            return
+        if every > 1:
+            self._flags |= CycleFlag.SAMPLED
+        self.flush_skipped()
+
+    def _switch(self, control: int) -> None:
+        """Takes the mode that the control word asks for, from its cycle on."""
+        mode, from_cycle = split_mode(control)
+        if self.number < from_cycle:
+            return
+        if from_cycle and self.number > from_cycle:
+            self._flags |= CycleFlag.LATE_SWITCH
+        self._control = control
+        self._asked = mode
+        self._on_device = mode == Mode.DEVICE and self.boundaries is not None
+        self._syncing = mode == Mode.SYNC and self.sync is not None
+        there = self._on_device or self._syncing or mode in _ALWAYS_THERE
+        self._mode = self._words[Word.MODE_ACTIVE] = mode if there else Mode.HOST
+
+    def _begin_marks(self) -> None:
+        """Chooses how marks are taken in this cycle, and tells who else wants to know."""
+        extras = self._on_device or self.ranges is not None
+        measured = not self.number & (_MEASURE_EVERY - 1) or not self._mark_ns
+        self._slow = extras or measured or self._syncing
+        if extras:
+            self._tell_begin()
+
+    def _tell_begin(self) -> None:
+        self._told = True
+        try:
+            if self.ranges is not None:
+                self.ranges.cycle_begin(self.number)
+            if self._on_device and self.boundaries is not None:
+                self.boundaries.begin(self.number)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self._broke(error)
+        self._tell_mark(Ph.RESOLVE)
+
+    def _broke(self, error: BaseException) -> None:
+        self._on_device = self._syncing = self._told = False
+        self.boundaries = self.sync = self.ranges = None
+        if self._fail is not None:
+            self._fail(error)
 
     def mark(self, phase: int) -> None:
         """Begins `phase` now; the phase before it ends."""
-        time_ns = now()
+        if self._slow:
+            self._mark_slowly(phase)
+            return
         count = self._count
         if count < MAX_MARKS:
+            self._stamps[count] = now()
             self._phases[count] = phase
-            self._distances[count] = time_ns - self._start_ns
             self._count = count + 1
         else:
             self._flags |= CycleFlag.MARKS_DROPPED
-        self._own_ns += now() - time_ns
 
-    def mark_wait(self, of_number: int) -> None:
-        """Begins waiting for the results of cycle `of_number`."""
+    def _mark_slowly(self, phase: int) -> None:
+        """As `mark`, with what it takes measured, and everybody told who wants to know.
+
+        It stores by itself: a further call, its code out of all caches, would be measured too.
+        """
+        began_ns = time_ns = now()
+        if self._syncing:
+            time_ns = self._synchronized(time_ns)
+        count = self._count
+        if count < MAX_MARKS:
+            self._stamps[count] = time_ns
+            self._phases[count] = phase
+            self._count = count + 1
+            self._charged += 1
+        else:
+            self._flags |= CycleFlag.MARKS_DROPPED
+        if self._told:
+            self._tell_mark(phase)
+        took_ns = now() - began_ns
+        self._own_ns += took_ns
+        self._measured_ns += took_ns
+        self._measured += 1
+
+    def mark_stamped(self, phase: int) -> int:
+        """As `mark`; what it takes is left to `charge_since`.
+
+        Returns:
+            CLOCK_MONOTONIC in ns at which the phase begins.
+        """
+        time_ns = self._synchronized(now()) if self._syncing else now()
+        count = self._count
+        if count < MAX_MARKS:
+            self._stamps[count] = time_ns
+            self._phases[count] = phase
+            self._count = count + 1
+            self._charged += 1
+        else:
+            self._flags |= CycleFlag.MARKS_DROPPED
+        if self._told:
+            self._tell_mark(phase)
+        return time_ns
+
+    def _synchronized(self, time_ns: int) -> int:
+        """CLOCK_MONOTONIC in ns when the device has done all; `time_ns` if it cannot wait."""
+        try:
+            if self.sync is not None:
+                self.sync.before()
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self._broke(error)
+            return time_ns
+        return now()
+
+    def _tell_mark(self, mark: int) -> None:
+        try:
+            if self._on_device and self.boundaries is not None:
+                self.boundaries.mark(mark & PHASE_MASK)
+            if self.ranges is not None:
+                self.ranges.phase(mark)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self._broke(error)
+
+    def mark_step(self) -> None:
+        """Begins a step of the draft, if the draft is running."""
+        if self._phases[self._count - 1] in _DRAFTING:
+            self.mark(Ph.DRAFT_STEP)
+
+    def mark_steps_done(self) -> None:
+        """Ends the last step of the draft; it ran step by step."""
+        self.ran(Graph.DRAFT, Graph.EAGER)
+        if self._phases[self._count - 1] == Ph.DRAFT_STEP:
+            self.mark(Ph.DRAFT)
+
+    def mark_wait(self, of_number: int) -> int:
+        """Begins waiting for the results of cycle `of_number`; gives what `mark_stamped` does."""
         lag = self.number - of_number
         self._lag_bits = (0 if lag < 0 else min(lag, MAX_LAG)) << LAG_SHIFT
-        self.mark(Ph.WAIT | self._lag_bits)
+        return self.mark_stamped(Ph.WAIT | self._lag_bits)
 
     def mark_result(self) -> None:
         """Ends the waiting: the counts are on the CPU. Without a wait it does nothing."""
@@ -140,53 +398,138 @@ class Recorder:
         self._kind = Kind.SPECULATIVE
         self._steps = min(steps, _UINT8)
         self._topk = min(topk, _UINT8)
-        self._draft_tokens = min(draft_tokens, _UINT16)
+        self._draft_tokens = min(draft_tokens, UNKNOWN)
+
+    def ran(self, part: int, how: int) -> None:
+        """A part of the cycle ran as a CUDA graph or eagerly.
+
+        Args:
+            part: `Graph.DRAFT`, `Graph.VERIFY` or `Graph.DRAFT_EXTEND`.
+            how: `Graph.EAGER` or `Graph.GRAPH`.
+        """
+        self._graph = self._graph & ~(3 << part) | how << part
 
     def raised(self) -> None:
         """The server's own code raised within the cycle."""
         self._flags |= CycleFlag.RAISED
 
-    def charge(self, own_ns: int) -> None:
-        """Adds `own_ns` to what the probe itself took in this cycle."""
-        self._own_ns += own_ns
+    def charge_since(self, since_ns: int) -> None:
+        """Adds the time since `since_ns` to what the probe itself took in this cycle."""
+        self._own_ns += now() - since_ns
 
     def end(self, end_ns: int, flags: int = 0) -> None:
-        """Ends the running cycle at `end_ns` and writes it."""
+        """Ends the running cycle at `end_ns` and writes it, or counts it where it is skipped."""
         self.open = self.timing = False
-        number = self.number or self._last_number + 1
+        number = self._last_number = self.number
         length = end_ns - self._start_ns
-        shift = max(0, length.bit_length() - 32)
-        distances = self._distances
-        if shift:
-            distances = [distance >> shift for distance in distances]
-        self._ring.cycle(
-            self._kind,
-            self._mode,
-            self._flags | flags,
-            number,
-            self._start_ns,
-            length >> shift,
-            min(self._own_ns, _UINT32),
-            min(self._batch_size, _UINT16),
-            self._steps,
-            self._topk,
-            self._draft_tokens,
-            self._count,
-            shift,
-            bytes(self._phases),
-            *distances,
-        )
-        self._last_number = number
+        if self._skipping:
+            self._skipped.add_cycle(number, length)
+        else:
+            self._write(number, length, flags)
         words = self._words
-        words[Word.CYCLES] += 1
-        words[Word.PROBE_NS] += self._own_ns
+        self._cycles += 1
+        self._probe_ns += self._own_ns
+        words[_CYCLES] = self._cycles
+        words[_PROBE_NS] = self._probe_ns
+        words[_NEWEST_CYCLE] = number
+        if self._told:
+            self._tell_end(number)
 
-    def intern(self, request_id: str, flags: int) -> tuple[int, int]:
-        """The number and flags that stand for `request_id`, sent to the readers once."""
+    def _write(self, number: int, length: int, flags: int) -> None:
+        count = self._count
+        start_ns = self._start_ns
+        shift = length.bit_length() - MARK_DISTANCE_BITS
+        if shift > 0:
+            length >>= length_shift(shift)
+        else:
+            shift = 0
+        marks: list[int] = []
+        if count:
+            self._charge_marks(count)
+            stamps = self._stamps
+            marks = [
+                (stamp - start_ns >> shift) << 8 | phase
+                for phase, stamp in zip(self._phases[:count], stamps)  # noqa: B905 - as many as there are
+            ]
+        self._ring.cycle(
+            (
+                self._kind,
+                self._mode | self._asked << 4,
+                self._flags | flags,
+                number,
+                start_ns,
+                length,
+                self._own_ns & LOW_HALF,
+                self._batch_size & UNKNOWN,
+                self.padded & UNKNOWN,
+                self._steps,
+                self._topk,
+                self._draft_tokens,
+                self._graph,
+                count,
+                shift,
+            ),
+            marks,
+        )
+
+    def _charge_marks(self, count: int) -> None:
+        """Adds what the fast marks of this cycle take on average, or learns how much that is."""
+        fast = count - self._charged
+        if fast:
+            self._own_ns += fast * self._mark_ns
+        elif self._measured and not self._told and not self._syncing:
+            self._mark_ns = self._measured_ns // self._measured
+
+    def _tell_end(self, number: int) -> None:
+        self._told = False
+        try:
+            if self._on_device and self.boundaries is not None:
+                self.boundaries.end(number)
+            if self.ranges is not None:
+                self.ranges.cycle_end(number)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self._broke(error)
+
+    @property
+    def pending(self) -> bool:
+        """Whether device times are on their way, or have ended for good: `drain` is due."""
+        boundaries = self.boundaries
+        return boundaries is not None and (boundaries.pending > 0 or boundaries.failed)
+
+    def drain(self, now_ns: int) -> None:
+        """Asks for device times that have come, without waiting; writes what is whole.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+        """
+        if self.boundaries is None:
+            return
+        try:
+            self.boundaries.drain(now_ns)
+            if self.boundaries.failed:
+                self.boundaries.close()
+                self._follow_failure()
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self._broke(error)
+
+    def _follow_failure(self) -> None:
+        """Device timing has ended for good: what was asked for is taken by the host's clock."""
+        self.boundaries = None
+        self._on_device = False
+        if self._mode == Mode.DEVICE:
+            self._mode = self._words[Word.MODE_ACTIVE] = Mode.HOST
+
+    def intern(self, request_id: str) -> int:
+        """The number that stands for `request_id`, sent to the readers once, times 256 + flags.
+
+        One number, since the collector would count a pair.
+        """
         if len(self._interned) >= _MAX_INTERNED:
             self._interned.clear()
-        self._last_interned = self._last_interned % _UINT32 + 1
-        entry = self._interned[request_id] = (self._last_interned, flags)
+        self._last_interned = self._last_interned % LOW_HALF + 1
+        probing = self.health_checks and request_id.startswith(self.health_checks)
+        flags = RowFlag.HEALTH_CHECK if probing else 0
+        entry = self._interned[request_id] = self._last_interned << _FLAG_BITS | flags
         self._ring.text(RecordType.REQUEST, self._last_interned, request_id)
         return entry
 
@@ -194,28 +537,83 @@ class Recorder:
         self,
         number: int,
         rows: Sequence[tuple[str, int | None, int, bool]],
-        health_check_prefix: str,
+        context: tuple[int, int] = (UNKNOWN_LENGTH, UNKNOWN_LENGTH),
+        load: tuple[int, int] = (UNKNOWN, UNKNOWN),
     ) -> None:
         """Writes what cycle `number` brought each request.
 
         Args:
             number: The cycle.
             rows: Request id, correct drafts or None, output tokens, overshoot.
-            health_check_prefix: How ids of the server's own probes begin.
+            context: Tokens of the requests before this cycle, their sum and the greatest.
+            load: Requests queued and running.
         """
+        if self._every > 1 and number % self._every:
+            self._skipped.add_results(rows)
+            return
         known = self._interned.get
-        packed = []
+        values: list[int] = []
         for request_id, correct, tokens, overshoot in rows:
-            entry = known(request_id)
-            if entry is None:
-                health_check = request_id.startswith(health_check_prefix)
-                entry = self.intern(request_id, RowFlag.HEALTH_CHECK if health_check else 0)
-            packed.append(
-                (
-                    entry[0],
-                    UNKNOWN if correct is None else min(correct, UNKNOWN - 1),
-                    min(tokens, _UINT16),
-                    entry[1] | RowFlag.OVERSHOOT if overshoot else entry[1],
-                )
+            entry = known(request_id) or self.intern(request_id)
+            values += (
+                entry >> _FLAG_BITS,
+                UNKNOWN if correct is None else correct & UNKNOWN,
+                tokens & UNKNOWN,
+                entry & _UINT8 | RowFlag.OVERSHOOT if overshoot else entry & _UINT8,
             )
-        self._ring.rows(number, packed)
+        self._ring.rows(number, (len(rows), *context, *load), values)
+
+    def flush_skipped(self) -> None:
+        """Writes what sampling left out since the last time."""
+        if self._skipped.something:
+            self._ring.skipped(self._skipped.take())
+
+
+class _Skipped:
+    """Sums of the cycles that sampling left out."""
+
+    __slots__ = ("_correct", "_count", "_first", "_last", "_tokens", "_total_ns", "_verifies")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._count = self._total_ns = self._verifies = self._correct = self._tokens = 0
+        self._first = 0
+
+    @property
+    def something(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._count or self._verifies or self._tokens)
+
+    def add_cycle(self, number: int, length_ns: int) -> None:
+        """Counts a cycle."""
+        if not self._count:
+            self._first = number
+        self._count += 1
+        self._last = number
+        self._total_ns += length_ns
+
+    def add_results(self, rows: Sequence[tuple[str, int | None, int, bool]]) -> None:
+        """Counts what a cycle brought; overshoot brings nothing."""
+        for _, correct, tokens, overshoot in rows:
+            if not overshoot:
+                self._tokens += tokens
+                if correct is not None:
+                    self._verifies += 1
+                    self._correct += correct
+
+    def take(self) -> tuple[int, ...]:
+        """The sums as `layout.SKIPPED`, which begin anew."""
+        sums = (
+            self._count,
+            self._first,
+            self._last,
+            self._total_ns,
+            self._verifies & LOW_HALF,
+            self._correct & LOW_HALF,
+            self._tokens & LOW_HALF,
+        )
+        self._clear()
+        return sums

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import struct
 from json import dumps
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .layout import (
     CYCLE,
+    DEVICE,
+    HEAD,
     HEADER_BYTES,
     INFO_BYTES,
     INFO_OFFSET,
+    LOW_HALF,
+    MARK_BYTES,
+    MAX_MARKS,
+    MAX_RECORD_UNITS,
     PATH_BYTES,
     PATH_OFFSET,
     ROW,
-    ROWS_HEAD,
+    ROWS,
     ROWS_PER_RECORD,
     SEAL,
-    SEAL_OFFSET,
-    SLOT_BYTES,
+    SKIPPED,
     TEXT,
     TEXT_BYTES,
+    UNIT_BYTES,
     RecordType,
     Word,
+    mark_shift,
+    units_of,
 )
 
 if TYPE_CHECKING:
     from mmap import mmap
+
+
+def _with_tail(body: struct.Struct, tail: str) -> struct.Struct:
+    """A record's head, its body and what follows it."""
+    return struct.Struct(HEAD.format + body.format[1:] + tail)
+
+
+_CYCLE = tuple(_with_tail(CYCLE, f"{marks}I") for marks in range(MAX_MARKS + 1))
+_CYCLE_UNITS = tuple(units_of(CYCLE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
+_DEVICE = tuple(_with_tail(DEVICE, f"{marks}I") for marks in range(MAX_MARKS + 1))
+_DEVICE_UNITS = tuple(units_of(DEVICE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
+_ROWS = tuple(_with_tail(ROWS, ROW.format[1:] * rows) for rows in range(ROWS_PER_RECORD + 1))
+_ROWS_UNITS = tuple(units_of(ROWS.size + n * ROW.size) for n in range(ROWS_PER_RECORD + 1))
+_SKIPPED = _with_tail(SKIPPED, "")
+_SKIPPED_UNITS = units_of(SKIPPED.size)
+_HEAD, _RECORDS = Word.HEAD, Word.RECORDS  # written with every record: looked up once
+_SEAL_BYTES = SEAL.size
+_pack_seal = SEAL.pack_into
+_VALUES_PER_ROW = len(ROW.unpack(bytes(ROW.size)))
 
 
 class RingWriter:
@@ -36,55 +64,155 @@ class RingWriter:
         ring: The mapped ring file, with its header filled in.
     """
 
-    __slots__ = ("_base", "_body", "_bytes", "_map", "_scratch", "_sequence", "_slots", "words")
+    __slots__ = (
+        "_base",
+        "_bodies",
+        "_bytes",
+        "_end",
+        "_map",
+        "_number",
+        "_position",
+        "_scratch",
+        "_units",
+        "_wholes",
+        "words",
+    )
 
     def __init__(self, ring: mmap) -> None:
         self._map = ring
         self._bytes = memoryview(ring)
         self.words = self._bytes[:HEADER_BYTES].cast("Q")
-        self._slots = self.words[Word.SLOTS]
-        self._base = self.words[Word.SLOTS_OFFSET]
-        self._sequence = self.words[Word.HEAD]
-        self._scratch = bytearray(SLOT_BYTES)
-        self._body = memoryview(self._scratch)[:SEAL_OFFSET]
+        self._units = self.words[Word.UNITS]
+        self._base = self.words[Word.UNITS_OFFSET]
+        self._end = self._base + self._units * UNIT_BYTES
+        self._position = self.words[Word.HEAD] + 1  # of the next record
+        self._number = (self.words[Word.RECORDS] + 1) & LOW_HALF
+        self._scratch = bytearray(MAX_RECORD_UNITS * UNIT_BYTES)
+        view = memoryview(self._scratch)
+        sizes = [units * UNIT_BYTES for units in range(MAX_RECORD_UNITS + 1)]
+        self._wholes = [view[:size] for size in sizes]
+        self._bodies = [view[: max(0, size - SEAL.size)] for size in sizes]
 
-    def _publish(self) -> None:
-        """Seals what stands in the scratch slot and copies it into the ring."""
-        sequence = self._sequence + 1
-        scratch = self._scratch
-        SEAL.pack_into(scratch, SEAL_OFFSET, crc32(self._body), sequence & 0xFFFFFFFF)
-        start = self._base + sequence % self._slots * SLOT_BYTES
-        self._bytes[start : start + SLOT_BYTES] = scratch
-        self._sequence = sequence
-        self.words[Word.HEAD] = sequence
+    def _publish(self, units: int) -> None:
+        """Seals the record in the scratch and copies it into the ring."""
+        position = self._position
+        size = units * UNIT_BYTES
+        _pack_seal(
+            self._scratch, size - _SEAL_BYTES, crc32(self._bodies[units]), position & LOW_HALF
+        )
+        start = self._base + position % self._units * UNIT_BYTES
+        if start + size <= self._end:
+            self._bytes[start : start + size] = self._wholes[units]
+        else:
+            self._wrap(start, self._wholes[units])
+        words = self.words
+        words[_HEAD] = position + units - 1
+        words[_RECORDS] = self._number
+        self._position = position + units
+        self._number = (self._number + 1) & LOW_HALF
 
-    def cycle(self, *fields: Any) -> None:
-        """Writes a cycle record; `fields` as in `layout.CYCLE` behind the type."""
-        CYCLE.pack_into(self._scratch, 0, self._sequence + 1, RecordType.CYCLE, *fields)
-        self._publish()
+    def _wrap(self, start: int, record: memoryview) -> None:
+        """Copies a record that goes on at the ring's first unit."""
+        room = self._end - start
+        self._bytes[start : self._end] = record[:room]
+        self._bytes[self._base : self._base + len(record) - room] = record[room:]
 
-    def rows(self, number: int, rows: list[tuple[int, int, int, int]]) -> None:
-        """Writes the results of cycle `number`: interned id, correct drafts, tokens, flags."""
-        parts = -(-len(rows) // ROWS_PER_RECORD) or 1
+    def cycle(self, fields: tuple[int, ...], marks: list[int]) -> None:
+        """Writes a cycle record.
+
+        Args:
+            fields: As in `layout.CYCLE`.
+            marks: As many as `fields` says, `layout.MAX_MARKS` at most.
+        """
+        count = len(marks)
+        units = _CYCLE_UNITS[count]
+        _CYCLE[count].pack_into(
+            self._scratch,
+            0,
+            self._position,
+            self._number,
+            RecordType.CYCLE,
+            units,
+            *fields,
+            *marks,
+        )
+        self._publish(units)
+
+    def device(  # noqa: PLR0913, PLR0917 - what `timers.DeviceTimer` emits
+        self,
+        number: int,
+        start_ns: int,
+        error_ns: int,
+        flags: int,
+        phases: bytes,
+        distances_ns: list[int],
+    ) -> None:
+        """Writes the device's boundaries of a cycle; more than fit are left out.
+
+        Args:
+            number: The cycle.
+            start_ns: CLOCK_MONOTONIC of the host that the distances count from.
+            error_ns: By how much `start_ns` may be wrong.
+            flags: `layout.DeviceFlag`.
+            phases: What begins at each boundary, one byte each.
+            distances_ns: Of each boundary from `start_ns`.
+        """
+        count = min(len(phases), MAX_MARKS)
+        shift = mark_shift(max(distances_ns, default=0))
+        units = _DEVICE_UNITS[count]
+        _DEVICE[count].pack_into(
+            self._scratch,
+            0,
+            self._position,
+            self._number,
+            RecordType.DEVICE,
+            units,
+            number,
+            max(0, start_ns),
+            min(error_ns, LOW_HALF),
+            flags,
+            count,
+            shift,
+            *[
+                (max(0, distance) >> shift) << 8 | phase
+                for phase, distance in zip(phases[:count], distances_ns)  # noqa: B905 - as many as fit
+            ],
+        )
+        self._publish(units)
+
+    def rows(self, number: int, batch: tuple[int, int, int, int, int], values: list[int]) -> None:
+        """Writes the results of a cycle.
+
+        Args:
+            number: The cycle.
+            batch: Batch size, context lengths (sum, greatest), requests queued and running.
+            values: Of each row one after the other: interned id, correct drafts, tokens, flags.
+        """
+        rows = len(values) // _VALUES_PER_ROW
+        if rows <= ROWS_PER_RECORD:
+            self._rows_part((0, 1, rows, number, *batch), values)
+            return
+        parts = min(-(-rows // ROWS_PER_RECORD), 255)
         for part in range(parts):
             first = part * ROWS_PER_RECORD
-            some = rows[first : first + ROWS_PER_RECORD]
-            ROWS_HEAD.pack_into(
-                self._scratch,
-                0,
-                self._sequence + 1,
-                RecordType.ROWS,
-                part,
-                parts,
-                len(some),
-                number,
-                len(rows),
-            )
-            offset = ROWS_HEAD.size
-            for row in some:
-                ROW.pack_into(self._scratch, offset, *row)
-                offset += ROW.size
-            self._publish()
+            count = min(rows - first, ROWS_PER_RECORD)
+            some = values[first * _VALUES_PER_ROW : (first + count) * _VALUES_PER_ROW]
+            self._rows_part((part, parts, count, number, *batch), some)
+
+    def _rows_part(self, fields: tuple[int, ...], values: list[int]) -> None:
+        count = fields[2]
+        units = _ROWS_UNITS[count]
+        _ROWS[count].pack_into(
+            self._scratch,
+            0,
+            self._position,
+            self._number,
+            RecordType.ROWS,
+            units,
+            *fields,
+            *values,
+        )
+        self._publish(units)
 
     def text(self, kind: int, interned: int, text: str) -> None:
         """Writes a text record of type `kind`, in as many parts as it takes (255 at most)."""
@@ -92,19 +220,26 @@ class RingWriter:
         parts = -(-len(data) // TEXT_BYTES) or 1
         for part in range(parts):
             some = data[part * TEXT_BYTES : (part + 1) * TEXT_BYTES]
-            TEXT.pack_into(
-                self._scratch,
-                0,
-                self._sequence + 1,
-                kind,
-                part,
-                parts,
-                0,
-                interned,
-                len(some),
-                some,
-            )
-            self._publish()
+            units = units_of(TEXT.size + len(some))
+            scratch = self._scratch
+            HEAD.pack_into(scratch, 0, self._position, self._number, kind, units)
+            TEXT.pack_into(scratch, HEAD.size, part, parts, interned, len(some))
+            start = HEAD.size + TEXT.size
+            scratch[start : start + len(some)] = some
+            self._publish(units)
+
+    def skipped(self, sums: tuple[int, ...]) -> None:
+        """Writes what sampling left out; `sums` as in `layout.SKIPPED`."""
+        _SKIPPED.pack_into(
+            self._scratch,
+            0,
+            self._position,
+            self._number,
+            RecordType.SKIPPED,
+            _SKIPPED_UNITS,
+            *sums,
+        )
+        self._publish(_SKIPPED_UNITS)
 
     def info(self, info: dict[str, Any]) -> None:
         """Replaces the ring's text by `info` as JSON; what does not fit is left out."""

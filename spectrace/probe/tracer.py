@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
 from .engines import sglang as engine
-from .hooks import Patches, boundary, counts_ready, holder_of
-from .layout import ABANDONED_NS, QUIET_NS, Command, CycleFlag, Kind, Ph, RecordType, State, Word
+from .hooks import Patches, after_call, before_call, boundary, holder_of
+from .layout import (
+    ABANDONED_NS,
+    QUIET_NS,
+    UNKNOWN,
+    Command,
+    CycleFlag,
+    Graph,
+    Kind,
+    Ph,
+    RecordType,
+    State,
+    Word,
+)
+from .ranges import make_ranges
 from .recorder import Recorder
+from .timers import Counters, DeviceTimer, SyncTimer, supports_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +35,11 @@ if TYPE_CHECKING:
 
 Function = Any
 _IDLE_CALLS_BETWEEN_CLOCKS = 64  # the idle call comes more than 10,000 times a second
+_COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
+_DRAIN_EVERY_NS = 1_000_000  # while idle
+# Requests of a batch with the length of their output and whether they had ended, the sum and
+# the greatest of their lengths.
+_Before = tuple[list[tuple[Any, int, bool]], tuple[int, int]]
 
 
 class Tracer:
@@ -37,15 +57,20 @@ class Tracer:
     def __init__(self, ring: RingWriter, forget: Callable[[], None]) -> None:
         self._ring = ring
         self._forget = forget
-        self._recorder = Recorder(ring)
+        self._recorder = Recorder(ring, fail=self.fail)
+        self._recorder.health_checks = engine.HEALTH_CHECK_PREFIX
+        self._counters = Counters()
         self._patches = Patches()
         self._hooked: list[str] = []
         self._missing: list[str] = []
         self._info: dict[str, Any] = {}
         self._kinds: dict[Any, int] = {}
+        self._padded = ""
+        self._has_extend = False
         self._worker_known = False
         self._active = False
         self._idle_calls = 0
+        self._drain_at_ns = 0
 
     def arm(self) -> None:
         """Hooks the scheduler; the worker is found and hooked at the next `run_batch`.
@@ -138,30 +163,71 @@ class Tracer:
         self._worker_known = True
         modes = type(batch.forward_mode)
         self._kinds = {
-            modes[name]: kind for name, kind in engine.KINDS.items() if name in modes.__members__
+            modes[name]._value_: kind
+            for name, kind in engine.KINDS.items()
+            if name in modes.__members__
         }
         worker = getattr(scheduler, engine.WORKER)
         row = self._row_of(type(worker))
-        for place, function, enter, leave in row.targets:
-            self._hook_place(scheduler, place, function, boundary(self._recorder, enter, leave))
-        if hasattr(worker, engine.VERIFY):
-            begin, end = row.verify
-            make = boundary(self._recorder, begin, end, self._note_verify)
-            self._hook_place(scheduler, engine.WORKER, engine.VERIFY, make)
-        for place, function in engine.COUNTS_READY:
-            self._hook_place(scheduler, place, function, counts_ready(self._recorder))
+        self._hook_worker(scheduler, worker, row)
+        self._hook_graphs(scheduler, row)
+        device = str(getattr(scheduler, "device", ""))
         algorithm = getattr(scheduler, "spec_algorithm", None)
         self._info.update(
             worker=type(worker).__name__,
             known_worker=row is not engine.UNKNOWN_WORKER,
             algorithm=str(getattr(algorithm, "name", algorithm)),
             overlap=bool(getattr(scheduler, "enable_overlap", False)),
-            device=str(getattr(scheduler, "device", "")),
+            device=device,
+            no_device_timing=self._make_timers(device),
         )
+        self._recorder.ranges, self._info["ranges"] = make_ranges(sys.modules)
         self._tell()
         words = self._ring.words
         words[Word.INSTALL_NS] = now() - began_ns
         words[Word.STATE] = State.TRACING
+
+    def _hook_worker(self, scheduler: Any, worker: Any, row: engine.WorkerRow) -> None:
+        recorder = self._recorder
+        for place, function, enter, leave in row.targets:
+            self._hook_place(scheduler, place, function, boundary(recorder, enter, leave))
+        if hasattr(worker, engine.VERIFY):
+            begin, end = row.verify
+            make = boundary(recorder, begin, end, self._note_verify)
+            self._hook_place(scheduler, engine.WORKER, engine.VERIFY, make)
+        for place, function in engine.COUNTS_READY:
+            make = before_call(recorder, recorder.mark_result)
+            self._hook_place(scheduler, place, function, make)
+
+    def _hook_graphs(self, scheduler: Any, row: engine.WorkerRow) -> None:
+        """Hooks what tells graphs and eager runs apart, and the steps of an eager draft."""
+        recorder = self._recorder
+        self._padded = row.padded
+        self._has_extend = bool(row.graphs)
+        if row.step is not None:
+            self._hook_place(scheduler, *row.step, before_call(recorder, recorder.mark_step))
+        if row.steps is not None:
+            make = after_call(recorder, recorder.mark_steps_done)
+            self._hook_place(scheduler, *row.steps, make)
+        for place, function, part in row.graphs:
+            if _follow(scheduler, place) is not None:  # else the server runs without graphs
+                make = before_call(recorder, partial(recorder.ran, part, Graph.GRAPH))
+                self._hook_place(scheduler, place, function, make)
+
+    def _make_timers(self, device: str) -> str:
+        """Gives the recorder what times the device; says why where nothing can."""
+        torch, kind = sys.modules.get("torch"), device.partition(":")[0]
+        if torch is None or not kind:
+            return "The server has no torch, or names no device."
+        try:
+            self._recorder.sync = SyncTimer(torch, kind, self._counters)
+            reason = supports_events(torch, kind)
+            if not reason:
+                emit = self._ring.device
+                self._recorder.boundaries = DeviceTimer(torch, kind, emit, self._counters)
+        except Exception as error:  # noqa: BLE001 - a server without timing is traced all the same
+            return f"{type(error).__name__}: {error}"
+        return reason
 
     def _note_verify(self, args: tuple[Any, ...]) -> None:
         try:
@@ -171,6 +237,8 @@ class Tracer:
                 getattr(worker, engine.TOPK, 0),
                 getattr(worker, engine.DRAFT_TOKENS, 0),
             )
+            if self._has_extend:
+                self._recorder.ran(Graph.DRAFT_EXTEND, Graph.EAGER)  # unless its graph is called
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
 
@@ -188,15 +256,26 @@ class Tracer:
                 recorder.raised()
                 raise
             if recorder.open:
-                began_ns = now()
-                try:
-                    recorder.number = batch.forward_iter
-                except Exception as error:  # noqa: BLE001 - nothing may reach the server
-                    self.fail(error)
-                recorder.charge(now() - began_ns)
+                self._after_run(scheduler, batch, result)
             return result
 
         return run_batch
+
+    def _after_run(self, scheduler: Any, batch: Any, result: Any) -> None:
+        recorder = self._recorder
+        began_ns = now()
+        try:
+            recorder.number = batch.forward_iter
+            as_graph = getattr(result, engine.RAN_AS_GRAPH, None)
+            if as_graph:
+                recorder.ran(Graph.VERIFY, Graph.GRAPH)
+                padded = _follow(scheduler, self._padded) if self._padded else None
+                recorder.padded = padded if isinstance(padded, int) else 0
+            elif as_graph is not None:
+                recorder.ran(Graph.VERIFY, Graph.EAGER)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self.fail(error)
+        recorder.charge_since(began_ns)
 
     def _before_run(self, scheduler: Any, batch: Any, time_ns: int) -> None:
         try:
@@ -206,10 +285,27 @@ class Tracer:
             if not self._worker_known:
                 self._install(scheduler, batch)
                 time_ns = now()
-            kind = self._kinds.get(batch.forward_mode, Kind.OTHER)
-            self._recorder.begin(time_ns, kind, len(batch.reqs))
+            recorder = self._recorder
+            if recorder.pending:
+                self._drain(time_ns)
+            # By the value: hashing an enum's member runs Python.
+            kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
+            number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
+            recorder.begin(time_ns, kind, len(batch.reqs), number)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
+
+    def _drain(self, time_ns: int) -> None:
+        """Takes in device times that have come, and keeps count of those that never will."""
+        self._recorder.drain(time_ns)
+        words, counters = self._ring.words, self._counters
+        words[Word.NO_EVENT] = counters.no_event
+        words[Word.EVENT_LOST] = counters.lost
+        words[Word.EVENT_CAPTURING] = counters.capturing
+        words[Word.EVENT_OTHER_STREAM] = counters.other_stream
+        if counters.failure and not self._info.get("no_device_timing"):
+            self._info["no_device_timing"] = counters.failure
+            self._tell()
 
     def _wrap_process_result(self, original: Function) -> Function:
         def process_batch_result(
@@ -218,46 +314,53 @@ class Tracer:
             before = self._before_results(batch) if self._active else None
             value = original(scheduler, batch, result, *args, **kwargs)
             if before is not None and self._active:
-                self._after_results(batch, result, before)
+                self._after_results(scheduler, batch, result, before)
             return value
 
         return process_batch_result
 
-    def _before_results(self, batch: Any) -> list[tuple[Any, int, bool]] | None:
-        """The batch's requests with their output's length and whether they had ended."""
+    def _before_results(self, batch: Any) -> _Before | None:
         recorder = self._recorder
         try:
-            if recorder.timing:
-                recorder.mark_wait(batch.forward_iter)
-            began_ns = now()
-            before = [
-                (request, _output_length(request), request.is_retracted or request.finished())
-                for request in batch.reqs
-            ]
-            recorder.charge(now() - began_ns)
+            since = recorder.mark_wait(batch.forward_iter) if recorder.timing else now()
+            before = []
+            total = longest = 0
+            for request in batch.reqs:
+                length = len(request.output_ids)
+                ended = request.finished_reason is not None or request.is_retracted
+                before.append((request, length, ended))
+                context = length + len(request.origin_input_ids)
+                total += context
+                longest = max(longest, context)
+            recorder.charge_since(since)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
             return None
-        return before
+        return before, (total, longest)
 
-    def _after_results(self, batch: Any, result: Any, before: list[tuple[Any, int, bool]]) -> None:
+    def _after_results(self, scheduler: Any, batch: Any, result: Any, before: _Before) -> None:
         recorder = self._recorder
+        requests, context = before
         try:
-            if recorder.timing:
-                recorder.mark(Ph.SCHEDULE)
-            began_ns = now()
+            since = recorder.mark_stamped(Ph.SCHEDULE) if recorder.timing else now()
             correct = getattr(result, engine.CORRECT_DRAFTS, None)
-            if correct is None or len(correct) != len(before):
-                correct = [None] * len(before)
+            if correct is None or len(correct) != len(requests):
+                correct = (None,) * len(requests)
             recorder.results(
                 batch.forward_iter,
                 [
-                    (request.rid, drafts, max(0, _output_length(request) - length), ended)
-                    for (request, length, ended), drafts in zip(before, correct)  # noqa: B905 - same length, and strict= costs
+                    (
+                        request.rid,
+                        drafts,
+                        0 if ended else _output_length(request) - length,
+                        ended,
+                    )
+                    for (request, length, ended), drafts in zip(requests, correct)  # noqa: B905 - same length, and strict= costs
                 ],
-                engine.HEALTH_CHECK_PREFIX,
+                context,
+                _load_of(scheduler),
             )
-            recorder.charge(now() - began_ns)
+            recorder.charge_since(since)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
 
@@ -267,7 +370,7 @@ class Tracer:
         def on_idle(*args: Any, **kwargs: Any) -> Any:
             if self._active:
                 calls = self._idle_calls = self._idle_calls + 1
-                due = recorder.open or not calls % _IDLE_CALLS_BETWEEN_CLOCKS
+                due = recorder.open or not calls % _IDLE_CALLS_BETWEEN_CLOCKS or recorder.pending
                 if due or self._ring.words[Word.COMMAND]:
                     self._on_idle(now())
             return original(*args, **kwargs)
@@ -276,8 +379,13 @@ class Tracer:
 
     def _on_idle(self, time_ns: int) -> None:
         try:
-            if self._recorder.open:
-                self._recorder.end(time_ns, CycleFlag.ENDED_IDLE)
+            recorder = self._recorder
+            if recorder.open:
+                recorder.end(time_ns, CycleFlag.ENDED_IDLE)
+                recorder.flush_skipped()
+            if recorder.pending and time_ns >= self._drain_at_ns:
+                self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
+                self._drain(time_ns)
             self._ring.words[Word.IDLE_CALLS] = self._idle_calls
             if self._asked_to_leave(time_ns):
                 self._finish(time_ns)
@@ -286,15 +394,15 @@ class Tracer:
 
     def _asked_to_leave(self, time_ns: int) -> bool:
         words = self._ring.words
-        return (
-            words[Word.COMMAND] == Command.DETACH
-            or time_ns - words[Word.HEARTBEAT_NS] > ABANDONED_NS
-        )
+        return words[_COMMAND] == Command.DETACH or time_ns - words[_HEARTBEAT_NS] > ABANDONED_NS
 
     def _finish(self, time_ns: int) -> None:
         """Leaves at a cycle boundary; where no reader is left it also removes its file."""
-        if self._recorder.open:
-            self._recorder.end(time_ns)
+        recorder = self._recorder
+        if recorder.open:
+            recorder.end(time_ns)
+        recorder.flush_skipped()
+        self._drain(time_ns)
         abandoned = time_ns - self._ring.words[Word.HEARTBEAT_NS] > QUIET_NS
         path = self._ring.path() if abandoned else ""
         self._leave(State.DETACHED)
@@ -312,6 +420,10 @@ class Tracer:
         """
         self._active = False
         self._recorder.open = self._recorder.timing = False
+        for extra in (self._recorder.boundaries, self._recorder.ranges):
+            if extra is not None:
+                with suppress(Exception):
+                    extra.close()
         with suppress(Exception):
             self._info["foreign"] = self._patches.restore()
         with suppress(Exception):
@@ -322,6 +434,16 @@ class Tracer:
             self._ring.words[Word.STATE] = state
         with suppress(Exception):
             self._ring.close()
+
+
+def _load_of(scheduler: Any) -> tuple[int, int]:
+    """Requests that wait and that run, as far as the scheduler shows them."""
+    queued = getattr(scheduler, engine.QUEUED, None)
+    running = getattr(getattr(scheduler, engine.RUNNING, None), "reqs", None)
+    return (
+        UNKNOWN if queued is None else len(queued) & UNKNOWN,
+        UNKNOWN if running is None else len(running) & UNKNOWN,
+    )
 
 
 def _output_length(request: Any) -> int:

@@ -10,13 +10,14 @@ from spectrace.model import Cycle, Phase, RankCycle, RequestRow
 
 
 class WirePhase(msgspec.Struct, frozen=True, array_like=True):
-    """A phase as `[name, lane, start, end, of_cycle]`, in ns from the cycle's `t0`."""
+    """A phase as `[name, lane, start, end, of_cycle, graph]`, in ns from the cycle's `t0`."""
 
     name: str
     lane: str
     start: int
     end: int
     of_cycle: int
+    graph: bool | None
 
 
 class WireRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,10 @@ class WireRank(msgspec.Struct, frozen=True, kw_only=True):
     probe_ns: int
     ended_idle: bool
     incomplete: bool
+    asked_mode: str | None
+    late_switch: bool
+    clock_error_ns: int | None
+    device_incomplete: bool
     phases: tuple[WirePhase, ...]
 
 
@@ -58,6 +63,12 @@ class WireCycle(msgspec.Struct, frozen=True, kw_only=True):
             no more than 2^53.
         ranks: The first rank first.
         requests: None until the results are known.
+        padded: Batch size that the target's graph was made for, None where none ran.
+        context_sum: Tokens of all requests before the cycle; None until the results are
+            known, like the next three.
+        context_max: The most tokens of one request.
+        queued: Requests that waited.
+        running: Requests that ran.
     """
 
     run: str
@@ -71,6 +82,11 @@ class WireCycle(msgspec.Struct, frozen=True, kw_only=True):
     t0: str
     ranks: tuple[WireRank, ...]
     requests: tuple[WireRequest, ...] | None
+    padded: int | None
+    context_sum: int | None
+    context_max: int | None
+    queued: int | None
+    running: int | None
 
 
 def wire_cycle(cycle: Cycle) -> WireCycle:
@@ -88,6 +104,11 @@ def wire_cycle(cycle: Cycle) -> WireCycle:
         t0=str(t0),
         ranks=tuple(_wire_rank(rank, t0) for rank in cycle.ranks),
         requests=None if cycle.requests is None else tuple(map(_wire_request, cycle.requests)),
+        padded=cycle.padded_batch,
+        context_sum=cycle.context_tokens_sum,
+        context_max=cycle.context_tokens_max,
+        queued=cycle.queued,
+        running=cycle.running,
     )
 
 
@@ -100,13 +121,22 @@ def _wire_rank(rank: RankCycle, t0: int) -> WireRank:
         probe_ns=rank.probe_ns,
         ended_idle=rank.ended_idle,
         incomplete=rank.incomplete,
+        asked_mode=None if rank.asked_mode is None else rank.asked_mode.value,
+        late_switch=rank.late_switch,
+        clock_error_ns=rank.clock_error_ns,
+        device_incomplete=rank.device_incomplete,
         phases=tuple(_wire_phase(phase, t0) for phase in rank.phases),
     )
 
 
 def _wire_phase(phase: Phase, t0: int) -> WirePhase:
     return WirePhase(
-        phase.name.value, phase.lane.value, phase.start_ns - t0, phase.end_ns - t0, phase.of_cycle
+        phase.name.value,
+        phase.lane.value,
+        phase.start_ns - t0,
+        phase.end_ns - t0,
+        phase.of_cycle,
+        phase.graph,
     )
 
 

@@ -82,6 +82,11 @@ def _cycle_row(key: int, cycle: Cycle) -> Row:
         cycle.start_ns,
         cycle.end_ns,
         cycle.requests is not None,
+        cycle.padded_batch,
+        cycle.context_tokens_sum,
+        cycle.context_tokens_max,
+        cycle.queued,
+        cycle.running,
     )
 
 
@@ -97,6 +102,10 @@ def _rank_rows(key: int, cycle: Cycle) -> Iterable[Row]:
             rank.probe_ns,
             rank.ended_idle,
             rank.incomplete,
+            "" if rank.asked_mode is None else rank.asked_mode.value,
+            rank.late_switch,
+            rank.clock_error_ns,
+            rank.device_incomplete,
         )
 
 
@@ -113,6 +122,7 @@ def _phase_rows(key: int, cycle: Cycle) -> Iterable[Row]:
                 phase.start_ns,
                 phase.end_ns,
                 phase.of_cycle,
+                phase.graph,
             )
 
 
@@ -156,7 +166,8 @@ def _ranks_by_id(rank_rows: Iterable[Row], phase_rows: Iterable[Row]) -> dict[in
 
 
 def _cycle(row: Row, ranks: Iterable[RankCycle], requests: tuple[RequestRow, ...]) -> Cycle:
-    _, run_id, group, number, kind, batch_size, steps, topk, draft_tokens, _, _, known = row
+    _, run_id, group, number, kind, batch_size, steps, topk, draft_tokens = row[:9]
+    known, padded_batch, context_tokens_sum, context_tokens_max, queued, running = row[11:]
     return Cycle(
         run_id=run_id,
         group=group,
@@ -168,11 +179,17 @@ def _cycle(row: Row, ranks: Iterable[RankCycle], requests: tuple[RequestRow, ...
         draft_tokens=draft_tokens,
         ranks=tuple(ranks),
         requests=requests if known else None,
+        padded_batch=padded_batch,
+        context_tokens_sum=context_tokens_sum,
+        context_tokens_max=context_tokens_max,
+        queued=queued,
+        running=running,
     )
 
 
 def _rank(row: Row, phases: tuple[Phase, ...]) -> RankCycle:
-    _, _, rank, start_ns, end_ns, mode, probe_ns, ended_idle, incomplete = row
+    _, _, rank, start_ns, end_ns, mode, probe_ns, ended_idle, incomplete = row[:9]
+    asked_mode, late_switch, clock_error_ns, device_incomplete = row[9:]
     return RankCycle(
         rank=rank,
         start_ns=start_ns,
@@ -182,17 +199,22 @@ def _rank(row: Row, phases: tuple[Phase, ...]) -> RankCycle:
         probe_ns=probe_ns,
         ended_idle=ended_idle,
         incomplete=incomplete,
+        asked_mode=TimingMode(asked_mode) if asked_mode else None,
+        late_switch=late_switch,
+        clock_error_ns=clock_error_ns,
+        device_incomplete=device_incomplete,
     )
 
 
 def _phase(row: Row) -> Phase:
-    _, _, _, _, lane, name, start_ns, end_ns, of_cycle = row
+    _, _, _, _, lane, name, start_ns, end_ns, of_cycle, graph = row
     return Phase(
         name=PhaseName(name),
         start_ns=start_ns,
         end_ns=end_ns,
         of_cycle=of_cycle,
         lane=Lane(lane),
+        graph=None if graph is None else bool(graph),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORMAT = "spectrace"
-VERSION = 1
+VERSION = 2
 
 
 class Column(NamedTuple):
@@ -37,6 +37,11 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("has_requests", "BOOLEAN"),
+        Column("padded_batch", "BIGINT"),
+        Column("context_tokens_sum", "BIGINT"),
+        Column("context_tokens_max", "BIGINT"),
+        Column("queued", "BIGINT"),
+        Column("running", "BIGINT"),
     ),
     "ranks": (
         Column("id", "BIGINT"),
@@ -48,6 +53,10 @@ TABLES = {
         Column("probe_ns", "BIGINT"),
         Column("ended_idle", "BOOLEAN"),
         Column("incomplete", "BOOLEAN"),
+        Column("asked_mode", "VARCHAR"),  # empty where it is `mode`
+        Column("late_switch", "BOOLEAN"),
+        Column("clock_error_ns", "BIGINT"),
+        Column("device_incomplete", "BOOLEAN"),
     ),
     "phases": (
         Column("id", "BIGINT"),
@@ -59,6 +68,7 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("of_cycle", "BIGINT"),
+        Column("graph", "BIGINT"),  # 1 as a CUDA graph, 0 eagerly, NULL not known
     ),
     "requests": (
         Column("id", "BIGINT"),

@@ -35,10 +35,12 @@ class Request:
     is_retracted: bool = False
     done: bool = False
     finished_len: int | None = None
+    origin_input_ids: list[int] = field(default_factory=list)
 
-    def finished(self) -> bool:
-        """Whether the request has ended."""
-        return self.done
+    @property
+    def finished_reason(self) -> str | None:
+        """Why the request has ended."""
+        return "length" if self.done else None
 
 
 @dataclass
@@ -55,16 +57,62 @@ class Result:
     """What `run_batch` gives back."""
 
     num_correct_drafts_per_req_cpu: list[int]
+    can_run_cuda_graph: bool = False
+
+
+class ModelRunner:
+    """Runs a model."""
+
+    def __init__(self) -> None:
+        self.decode_cuda_graph_runner: Graph | None = None
+
+    def forward(self) -> None:
+        """Eagerly."""
+
+
+class Graph:
+    """Runs a part of a cycle as a CUDA graph."""
+
+    def __init__(self, bs: int) -> None:
+        self.bs = bs
+
+    def execute(self) -> None:
+        """Replays it."""
+
+
+class TargetWorker:
+    """Has the target model."""
+
+    def __init__(self) -> None:
+        self.model_runner = ModelRunner()
 
 
 class DraftWorker:
     """Drafts."""
 
+    def __init__(self) -> None:
+        self.draft_runner = ModelRunner()
+        self.cuda_graph_runner: Graph | None = None
+        self.cuda_graph_runner_for_draft_extend: Graph | None = None
+
     def draft(self) -> None:
         """One call for all steps."""
+        if self.cuda_graph_runner:
+            self.cuda_graph_runner.execute()
+        else:
+            self.draft_forward()
+
+    def draft_forward(self) -> None:
+        """Two steps, one by one."""
+        self.draft_runner.forward()
+        self.draft_runner.forward()
 
     def _draft_extend_for_decode(self) -> None:
         """After verify."""
+        if self.cuda_graph_runner_for_draft_extend:
+            self.cuda_graph_runner_for_draft_extend.execute()
+        else:
+            self.draft_runner.forward()
 
     def _draft_extend_for_prefill(self) -> None:
         """After a prefill."""
@@ -79,11 +127,20 @@ class EAGLEWorkerV2:
 
     def __init__(self) -> None:
         self.draft_worker = DraftWorker()
+        self.target_worker = TargetWorker()
+
+    def use_graphs(self, padded: int) -> None:
+        """From now on everything runs as a graph made for so many requests."""
+        graph = Graph(padded)
+        self.draft_worker.cuda_graph_runner = graph
+        self.draft_worker.cuda_graph_runner_for_draft_extend = graph
+        self.target_worker.model_runner.decode_cuda_graph_runner = graph
 
     def verify(self) -> None:
         """Calls what the real one looks up in its module."""
         common: Any = sys.modules[COMMON]
         common.eagle_prepare_for_verify()
+        self.target_worker.model_runner.forward()
         common.eagle_sample()
 
     def _forward_prefill_batch(self) -> None:
@@ -116,13 +173,17 @@ class Scheduler:
         self.batch_result_processor = Processor()
         self.forward_ct = 0
         self.idle_calls = 0
+        self.waiting_queue: list[Request] = []
+        self.running_batch = Batch([])
 
     def run_batch(self, batch: Batch) -> Result:
         """One cycle; every request gets 2 correct drafts."""
         self.forward_ct += 1
         batch.forward_iter = self.forward_ct
         self.model_worker.cycle()
-        return Result([2] * len(batch.reqs))
+        runner = getattr(self.model_worker, "target_worker", TargetWorker()).model_runner
+        as_graph = runner.decode_cuda_graph_runner is not None
+        return Result([2] * len(batch.reqs), can_run_cuda_graph=as_graph)
 
     def process_batch_result(self, batch: Batch, result: Result) -> None:
         """Hands out the tokens."""

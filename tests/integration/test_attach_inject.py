@@ -36,7 +36,7 @@ from tests.integration.attach_targets import (
     wait_until,
 )
 
-SLOTS = 64
+OPTIONS = inject.Options(units=64)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
@@ -52,7 +52,7 @@ def busy(
 
 def attach(process: subprocess.Popen[str], bootstrap: str = PROBE) -> inject.Attached:
     """Puts the stand-in into a process."""
-    return inject.put_in(rank_of(process), slots=SLOTS, sources=sources(bootstrap))
+    return inject.put_in(rank_of(process), options=OPTIONS, sources=sources(bootstrap))
 
 
 def ended_well(process: subprocess.Popen[str], finish: Path) -> dict[str, object]:
@@ -85,10 +85,12 @@ def test_every_supported_interpreter_takes_it_in_and_lets_it_go(
 def test_ring_says_who_controls_it_and_how(tmp_path: Path) -> None:
     """A new ring carries the controller, the mode, a heartbeat and no loader text."""
     with busy(tmp_path / "finish") as process:
-        attached = inject.put_in(rank_of(process), slots=SLOTS, mode=Mode.DEVICE, sources=sources())
+        attached = inject.put_in(
+            rank_of(process), options=inject.Options(units=64, mode=Mode.SYNC), sources=sources()
+        )
         ring = RingView(attached.path)
         assert ring.word(Word.CONTROLLER_PID) == os.getpid()
-        assert ring.word(Word.MODE) == Mode.DEVICE
+        assert ring.word(Word.MODE) == Mode.SYNC
         assert time.monotonic_ns() - ring.word(Word.HEARTBEAT_NS) < 3_000_000_000
         assert ring.word(Word.LOADER_TEXT_ADDRESS) == 0
         assert ring.word(Word.STATE) == State.ARMED
@@ -217,7 +219,7 @@ def test_late_loader_finds_no_ring_and_frees_itself() -> None:
         wait_until(lambda: sleeps_in(process.pid, "clock_nanosleep", "nanosleep"))
         before = Path(f"/proc/{process.pid}/maps").read_text()
         with pytest.raises(SpectraceError, match=r"did not come to a safe point within 0\.3 s"):
-            inject.put_in(rank_of(process), slots=SLOTS, timeout_s=0.3, sources=sources())
+            inject.put_in(rank_of(process), options=OPTIONS, timeout_s=0.3, sources=sources())
         assert not ring_file.ring_path(process.pid).exists()
         wait_until(lambda: sleeps_in(process.pid, "read"))
         after = Path(f"/proc/{process.pid}/maps").read_text()
@@ -241,7 +243,7 @@ def test_old_loader_leaves_a_newer_ring_alone() -> None:
     with running(code) as process:
         wait_until(lambda: sleeps_in(process.pid, "clock_nanosleep", "nanosleep"))
         with pytest.raises(SpectraceError):
-            inject.put_in(rank_of(process), slots=SLOTS, timeout_s=0.1, sources=sources(count))
+            inject.put_in(rank_of(process), options=OPTIONS, timeout_s=0.1, sources=sources(count))
         attached = attach(process, count)
         ring_file.remove(attached.path)
         out, complaint = process.communicate("go on\n", timeout=10)
@@ -396,7 +398,7 @@ def test_server_in_a_container_takes_it_in(tmp_path: Path) -> None:
     """With other files and process ids the ring lies in the server's own shared memory."""
     finish = tmp_path / "finish"
     with busy_in_a_container(finish) as (process, rank):
-        attached = inject.put_in(rank, slots=SLOTS, sources=sources())
+        attached = inject.put_in(rank, options=OPTIONS, sources=sources())
         assert attached.path.parent == Path(f"/proc/{rank.pid}/root/dev/shm")
         assert attached.path.name.startswith("spectrace-1-")
         assert any(attached.path.samefile(path) for path in ring_file.find_rings())
@@ -441,7 +443,7 @@ def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
 def test_remains_of_an_earlier_attach_are_replaced(state: int, tmp_path: Path) -> None:
     """A ring in which nothing runs any more gives way to a new one."""
     with busy(tmp_path / "finish") as process:
-        path = ring_file.create(rank_of(process), b"", SLOTS, {Word.STATE: state})
+        path = ring_file.create(rank_of(process), b"code", OPTIONS.units, {Word.STATE: state})
         inode = path.stat().st_ino
         attached = attach(process)
         assert not attached.joined
@@ -453,7 +455,7 @@ def test_remains_of_an_earlier_attach_are_replaced(state: int, tmp_path: Path) -
 def test_ring_of_another_layout_is_refused(tmp_path: Path) -> None:
     """A ring that another release of spectrace made is refused with both layout versions."""
     with busy(tmp_path / "finish") as process:
-        path = ring_file.create(rank_of(process), b"", SLOTS, {Word.LAYOUT_VERSION: 99})
+        path = ring_file.create(rank_of(process), b"", OPTIONS.units, {Word.LAYOUT_VERSION: 99})
         with pytest.raises(SpectraceError, match=f"layout 99.* layout {layout.LAYOUT_VERSION}"):
             attach(process)
         ring_file.remove(path)
@@ -490,7 +492,8 @@ from spectrace.attach import inject
 from spectrace.model import Rank
 from tests.integration.attach_targets import sources
 print("ready", flush=True)
-inject.put_in(Rank(name="TP0", pid=int(sys.argv[1])), slots=64, sources=sources())
+rank = Rank(name="TP0", pid=int(sys.argv[1]))
+inject.put_in(rank, options=inject.Options(units=64), sources=sources())
 print("in", flush=True)
 sys.stdin.read()
 """

@@ -54,7 +54,14 @@ def lane_phases(draw: st.DrawFn, lane: Lane, start_ns: int, number: int) -> list
         end_ns = start_ns + draw(nanoseconds)
         of_cycle = max(0, number - draw(st.integers(0, 2)))
         phases.append(
-            Phase(name=name, start_ns=start_ns, end_ns=end_ns, of_cycle=of_cycle, lane=lane)
+            Phase(
+                name=name,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                of_cycle=of_cycle,
+                lane=lane,
+                graph=draw(st.none() | st.booleans()),
+            )
         )
         start_ns = end_ns
     return phases
@@ -76,6 +83,10 @@ def rank_cycles(draw: st.DrawFn, rank: str, number: int) -> RankCycle:
         probe_ns=draw(nanoseconds),
         ended_idle=draw(st.booleans()),
         incomplete=draw(st.booleans()),
+        asked_mode=draw(st.none() | st.sampled_from(TimingMode)),
+        late_switch=draw(st.booleans()),
+        clock_error_ns=draw(st.none() | nanoseconds),
+        device_incomplete=draw(st.booleans()),
     )
 
 
@@ -95,6 +106,11 @@ def cycles(draw: st.DrawFn, run_id: str) -> Cycle:
         draft_tokens=draw(small),
         ranks=tuple(draw(rank_cycles(rank, number)) for rank in ranks),
         requests=draw(st.none() | st.lists(rows, max_size=5).map(tuple)),
+        padded_batch=draw(st.none() | small),
+        context_tokens_sum=draw(st.none() | nanoseconds),
+        context_tokens_max=draw(st.none() | nanoseconds),
+        queued=draw(st.none() | small),
+        running=draw(st.none() | small),
     )
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sglang_cpu.load import generate
-from spectrace.attach import ring_file
+from spectrace.attach import modes, ring_file
 from spectrace.attach.discover import find_by_pid
 from spectrace.attach.session import TraceSession
-from spectrace.model import Cycle, CycleKind, PhaseName
+from spectrace.model import Cycle, CycleKind, PhaseName, TimingMode
 from tests.conftest import REQUESTS, TOKENS, Served
 from tests.helpers.peek import peek
 from tests.helpers.tracing import Collected, requests_of, traced
@@ -32,6 +32,8 @@ FUNCTIONS = [
     ("sglang.srt.speculative.eagle_worker_v2", "EAGLEWorkerV2", "verify"),
     ("sglang.srt.speculative.eagle_worker_v2", "EAGLEWorkerV2", "_forward_prefill_batch"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "draft"),
+    ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "draft_forward"),
+    ("sglang.srt.model_executor.model_runner", "ModelRunner", "forward"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "_draft_extend_for_decode"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "_draft_extend_for_prefill"),
     ("sglang.srt.speculative.eagle_worker_common", "", "eagle_prepare_for_verify"),
@@ -135,11 +137,13 @@ def test_sibling_phases_touch_and_fill_the_cycle(observed: Observed) -> None:
 
 
 def test_a_speculative_cycle_has_all_its_phases(observed: Observed) -> None:
-    """Draft, all parts of verify, draft extend, wait and result are seen, in this order."""
+    """Draft with its steps, all parts of verify and draft extend are seen, in this order."""
     _, collected, _ = observed
     speculative = [c for c in collected.cycles if c.kind is CycleKind.SPECULATIVE]
     assert len(speculative) > REQUESTS
     worker = [
+        PhaseName.DRAFT,
+        *[PhaseName.DRAFT_STEP] * 4,
         PhaseName.DRAFT,
         PhaseName.VERIFY_PREPARE,
         PhaseName.VERIFY_FORWARD,
@@ -151,6 +155,56 @@ def test_a_speculative_cycle_has_all_its_phases(observed: Observed) -> None:
         assert (cycle.steps, cycle.topk, cycle.draft_tokens) == (5, 1, 6)
         names = [phase.name for phase in cycle.ranks[0].phases]
         assert [name for name in names if name in worker] == worker
+
+
+def test_a_server_without_graphs_or_timing_events_says_so(observed: Observed) -> None:
+    """On a CPU all runs eagerly, and `device` is taken as `host` in every record."""
+    _, collected, session = observed
+    assert "CPU" in session.facts().timing
+    for cycle in collected.cycles:
+        graphs = {phase.graph for rank in cycle.ranks for phase in rank.phases}
+        assert graphs <= {False, None}
+        taken = {(rank.mode, rank.asked_mode) for rank in cycle.ranks}
+        assert taken == {(TimingMode.HOST, TimingMode.DEVICE)}
+
+
+def test_contexts_grow_with_the_tokens_that_cycles_bring(observed: Observed) -> None:
+    """From one cycle of a batch to its next the context grows by the first one's tokens."""
+    _, collected, _ = observed
+    compared = 0
+    for cycle, following in itertools.pairwise(collected.cycles):
+        first, second = cycle.requests or (), following.requests or ()
+        lasting = [row.request_id for row in first] == [row.request_id for row in second]
+        if lasting and not any(row.overshoot for row in (*first, *second)):
+            assert cycle.context_tokens_sum is not None
+            brought = sum(row.output_tokens for row in first)
+            assert following.context_tokens_sum == cycle.context_tokens_sum + brought
+            compared += 1
+    assert compared > REQUESTS
+
+
+def test_all_ranks_switch_at_the_same_cycle(served: Served) -> None:
+    """Told under load to time nothing, each rank does so from the named cycle on."""
+    run = find_by_pid(served.server.pid)
+    work = requests_of(served.server.url, requests=12, tag="modes", tokens=4 * TOKENS)
+    switches = []
+
+    def switching() -> list[Answer]:
+        switches.extend(modes.switch(run, TimingMode.OFF))
+        return work()
+
+    with TraceSession(run) as session:
+        work()
+        session.poll()
+        _, collected = traced(session, switching)
+    (switch,) = switches
+    after = [cycle for cycle in collected.cycles if cycle.number >= switch.from_cycle]
+    before = [cycle for cycle in collected.cycles if cycle.number < switch.from_cycle]
+    assert after
+    assert before
+    assert all(rank.mode is TimingMode.OFF for cycle in after for rank in cycle.ranks)
+    assert all(rank.mode is TimingMode.HOST for cycle in before for rank in cycle.ranks)
+    assert not any(rank.late_switch for cycle in collected.cycles for rank in cycle.ranks)
 
 
 def results_of(cycle: Cycle) -> set[int]:

@@ -24,7 +24,10 @@ def test_process_survives_every_attach(python: Path, tmp_path: Path) -> None:
     with running(BUSY, str(finish), "4", python=python) as process:
         for _ in range(COUNT):
             start = time.monotonic()
-            attached = inject.put_in(rank_of(process), slots=64, timeout_s=30, sources=sources())
+            options = inject.Options(units=64)
+            attached = inject.put_in(
+                rank_of(process), options=options, timeout_s=30, sources=sources()
+            )
             walls_ms.append((time.monotonic() - start) * 1e3)
             stops_ms.append(attached.stop_ns / 1e6)
             assert inject.take_out(attached, timeout_s=30).removed

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectrace.collect.assembler import PATIENCE_NS, Assembler, group_of, phases_of
-from spectrace.collect.reader import CycleRecord, Record, Row, RowsRecord, TextRecord
+from spectrace.collect.assembler import (
+    PATIENCE_NS,
+    Assembler,
+    device_phases_of,
+    group_of,
+    phases_of,
+)
+from spectrace.collect.reader import (
+    CycleRecord,
+    DeviceRecord,
+    Record,
+    Row,
+    RowsRecord,
+    SkippedRecord,
+    TextRecord,
+)
 from spectrace.model import (
     Cycle,
     CycleKind,
+    Lane,
     PhaseName,
     Rank,
     RequestRow,
     Run,
+    SkippedCycles,
     TimingMode,
 )
 from spectrace.probe.layout import Ph, RecordType
@@ -44,13 +61,15 @@ def cycle_record(
     kind: CycleKind = CycleKind.SPECULATIVE,
     marks: tuple[tuple[int, int, int], ...] = ((Ph.RESOLVE, 0, 0),),
     length_ns: int = 100,
+    mode: TimingMode = TimingMode.HOST,
 ) -> CycleRecord:
     """A record of a cycle that began at MONOTONIC 1000 times its number."""
     return CycleRecord(
-        sequence=number,
+        record=number,
         number=number,
         kind=kind,
-        mode=TimingMode.HOST,
+        mode=mode,
+        asked_mode=mode,
         start_ns=1_000 * number,
         length_ns=length_ns,
         probe_ns=7,
@@ -78,14 +97,14 @@ def row(interned: int, correct_drafts: int = 2) -> Row:
 def rows_record(number: int, rows: Sequence[Row], part: int = 0, parts: int = 1) -> RowsRecord:
     """Results of a cycle."""
     return RowsRecord(
-        sequence=1, number=number, part=part, parts=parts, batch_size=len(rows), rows=tuple(rows)
+        record=1, number=number, part=part, parts=parts, batch_size=len(rows), rows=tuple(rows)
     )
 
 
 def request(interned: int, request_id: str) -> TextRecord:
     """The id behind an interned number."""
     return TextRecord(
-        sequence=1,
+        record=1,
         kind=RecordType.REQUEST,
         interned=interned,
         part=0,
@@ -98,7 +117,7 @@ def text_part(
     sequence: int, part: int, parts: int, text: bytes, kind: int = RecordType.ERROR
 ) -> TextRecord:
     """One part of a longer text."""
-    return TextRecord(sequence=sequence, kind=kind, interned=0, part=part, parts=parts, text=text)
+    return TextRecord(record=sequence, kind=kind, interned=0, part=part, parts=parts, text=text)
 
 
 def results(number: int, interned: int = 5, request_id: str = "abc") -> list[Record]:
@@ -362,7 +381,7 @@ def test_a_cycle_without_marks_has_no_phases() -> None:
 
 
 MARKS = st.lists(
-    st.tuples(st.integers(1, 12), st.integers(0, 7), st.integers(0, 200)), min_size=1, max_size=14
+    st.tuples(st.integers(1, 13), st.integers(0, 7), st.integers(0, 200)), min_size=1, max_size=60
 )
 
 
@@ -375,6 +394,159 @@ def test_phases_always_fill_the_cycle(marks: list[tuple[int, int, int]], length_
     assert bounds[0] == 9_000 + AXIS_NS
     assert [phase.end_ns for phase in phases] == bounds[1:]
     assert all(phase.duration_ns > 0 for phase in phases)
+
+
+ON_DEVICE = ((Ph.RESOLVE, 0, 0), (Ph.DRAFT, 0, 20), (Ph.SCHEDULE, 0, 60))
+
+
+def device_record(
+    number: int,
+    marks: tuple[tuple[int, int, int], ...] = ((Ph.DRAFT, 0, 0), (0, 0, 30)),
+    *,
+    placed: bool = True,
+    lost: bool = False,
+) -> DeviceRecord:
+    """The device's times of a cycle, from 50 ns after its start on; an error of 9 ns."""
+    return DeviceRecord(
+        record=number,
+        number=number,
+        start_ns=1_000 * number + 50,
+        error_ns=9,
+        lost=lost,
+        placed=placed,
+        marks=marks,
+    )
+
+
+def test_device_phases_have_gaps_where_nothing_of_the_cycle_ran() -> None:
+    """A mark ends the phase before it; one of the host begins a gap, the last one nothing."""
+    marks = (
+        (Ph.DRAFT, 0, 0),
+        (Ph.DRAFT_STEP, 0, 10),
+        (Ph.SCHEDULE, 0, 30),
+        (Ph.VERIFY_FORWARD, 0, 40),
+        (Ph.VERIFY_SAMPLE, 0, 70),
+    )
+    record = cycle_record(3, marks=ON_DEVICE, mode=TimingMode.DEVICE)
+    phases = device_phases_of(device_record(3, marks), record, run_of("TP0"))
+    start = 3_050 + AXIS_NS
+    assert {phase.lane for phase in phases} == {Lane.DEVICE}
+    assert [(phase.name, phase.start_ns - start, phase.end_ns - start) for phase in phases] == [
+        (PhaseName.DRAFT, 0, 10),
+        (PhaseName.DRAFT_STEP, 10, 30),
+        (PhaseName.VERIFY_FORWARD, 40, 70),
+    ]
+
+
+def test_a_cycle_in_mode_device_waits_for_the_devices_times() -> None:
+    """They come some cycles later and stand behind the host's phases, with their error."""
+    assembler = Assembler(run_of("TP0"))
+    record = cycle_record(3, marks=ON_DEVICE, mode=TimingMode.DEVICE)
+    assert assembler.add("TP0", [record, *results(3)], 0) == []
+    (cycle,) = assembler.add("TP0", [device_record(3)], 1)
+    (rank,) = cycle.ranks
+    assert [phase.lane for phase in rank.phases] == [Lane.HOST] * 3 + [Lane.DEVICE]
+    assert (rank.clock_error_ns, rank.device_incomplete) == (9, False)
+
+
+def test_a_cycle_whose_device_times_are_late_is_amended() -> None:
+    """After 2 s it goes out without them and says so; when they come it is given again."""
+    assembler = Assembler(run_of("TP0"))
+    record = cycle_record(3, marks=ON_DEVICE, mode=TimingMode.DEVICE)
+    assembler.add("TP0", [record, *results(3)], 0)
+    (cycle,) = assembler.flush(PATIENCE_NS)
+    assert cycle.ranks[0].device_incomplete
+    assert cycle.ranks[0].clock_error_ns is None
+    (amended,) = assembler.add("TP0", [device_record(3)], PATIENCE_NS + 1)
+    assert not amended.ranks[0].device_incomplete
+
+
+def test_a_cycle_without_work_on_the_device_waits_for_nothing() -> None:
+    """Where no phase of the device was marked, it will not report."""
+    assembler = Assembler(run_of("TP0"))
+    record = cycle_record(3, mode=TimingMode.DEVICE)
+    (cycle,) = assembler.add("TP0", [record, *results(3)], 0)
+    assert not cycle.ranks[0].device_incomplete
+
+
+@pytest.mark.parametrize(("placed", "lost"), [(False, False), (True, True)])
+def test_device_times_that_are_not_whole_say_so(*, placed: bool, lost: bool) -> None:
+    """Boundaries that were lost, and a clock that is not known yet: then nothing is shown."""
+    assembler = Assembler(run_of("TP0"))
+    record = cycle_record(3, marks=ON_DEVICE, mode=TimingMode.DEVICE)
+    device = device_record(3, placed=placed, lost=lost)
+    (cycle,) = assembler.add("TP0", [record, device, *results(3)], 0)
+    (rank,) = cycle.ranks
+    assert rank.device_incomplete
+    assert any(phase.lane is Lane.DEVICE for phase in rank.phases) == placed
+
+
+def test_what_was_asked_for_stands_there_only_if_it_was_not_taken() -> None:
+    """`device` on a server without timing events is `host`, and says both."""
+    run = run_of("TP0")
+    fallen_back = msgspec.structs.replace(cycle_record(3), asked_mode=TimingMode.DEVICE)
+    (cycle,) = Assembler(run).add("TP0", [fallen_back, *results(3)], 0)
+    assert (cycle.ranks[0].mode, cycle.ranks[0].asked_mode) == (TimingMode.HOST, TimingMode.DEVICE)
+    (cycle,) = Assembler(run).add("TP0", [cycle_record(3), *results(3)], 0)
+    assert cycle.ranks[0].asked_mode is None
+
+
+def test_phases_say_whether_they_ran_as_a_graph() -> None:
+    """Draft and target each have their own graph; `schedule` has none."""
+    marks = ((Ph.DRAFT, 0, 0), (Ph.VERIFY_FORWARD, 0, 20), (Ph.SCHEDULE, 0, 60))
+    record = msgspec.structs.replace(cycle_record(9, marks=marks), graph=(True, False, None))
+    phases = phases_of(record, run_of("TP0"))
+    assert [phase.graph for phase in phases] == [True, False, None]
+
+
+def test_a_cycle_carries_the_contexts_and_the_load_of_its_results() -> None:
+    """They come with the rows; without rows they are not known."""
+    assembler = Assembler(run_of("TP0"))
+    rows = msgspec.structs.replace(
+        rows_record(3, [row(5)]), context_tokens=(90, 60), queued=4, running=2
+    )
+    (cycle,) = assembler.add("TP0", [cycle_record(3), request(5, "abc"), rows], 0)
+    assert (cycle.context_tokens_sum, cycle.context_tokens_max) == (90, 60)
+    assert (cycle.queued, cycle.running) == (4, 2)
+
+
+def skipped(cycles: int, first: int, last: int) -> SkippedRecord:
+    """So many cycles of 10 ns, each of which verified once with 2 correct drafts."""
+    return SkippedRecord(
+        record=1,
+        cycles=cycles,
+        first=first,
+        last=last,
+        total_ns=10 * cycles,
+        verifies=cycles,
+        correct_drafts=2 * cycles,
+        output_tokens=3 * cycles,
+    )
+
+
+def test_cycles_that_sampling_left_out_are_summed_and_not_missing() -> None:
+    """Of 3 to 9 every third is whole; the four others count with their sums, of one rank."""
+    assembler = Assembler(run_of("TP0", "TP1"))
+    for name in ("TP0", "TP1"):
+        records: list[Record] = [
+            cycle_record(3),
+            skipped(2, 4, 5),
+            cycle_record(6),
+            skipped(2, 7, 8),
+            cycle_record(9),
+        ]
+        assembler.add(name, records, 0)
+    assert assembler.missing == 0
+    assert assembler.skipped == SkippedCycles(
+        cycles=4, total_ns=40, verifies=4, correct_drafts=8, output_tokens=12
+    )
+
+
+def test_cycles_that_were_lost_between_sampled_ones_are_missing() -> None:
+    """The sums of 4 and 5 were overwritten: nobody knows of them."""
+    assembler = Assembler(run_of("TP0"))
+    assembler.add("TP0", [cycle_record(3), cycle_record(6), skipped(2, 7, 8), cycle_record(9)], 0)
+    assert assembler.missing == 2
 
 
 NAMES = ("TP0", "TP1", "TP2")

@@ -36,9 +36,9 @@ def test_new_ring_is_whole(path: Path) -> None:
     """Header, code and path of a new ring are what was asked for."""
     assert ring_file.create(SELF, b"code", 128, {Word.MODE: 2}) == path
     ring = RingView(path)
-    assert ring.slots == 128
+    assert ring.units == 128
     assert ring.word(Word.CODE_BYTES) == 4
-    assert ring.word(Word.SLOTS_OFFSET) == layout.slots_offset(4)
+    assert ring.word(Word.UNITS_OFFSET) == layout.units_offset(4)
     assert ring.word(Word.TARGET_PID) == os.getpid()
     assert ring.word(Word.TARGET_START_TICKS) == procfs.start_ticks(os.getpid())
     assert ring.word(Word.MODE) == 2
@@ -46,7 +46,7 @@ def test_new_ring_is_whole(path: Path) -> None:
     data = path.read_bytes()
     assert data[layout.CODE_OFFSET :][:4] == b"code"
     assert data[layout.PATH_OFFSET :][: layout.PATH_BYTES].rstrip(b"\0") == str(path).encode()
-    assert len(data) == layout.slots_offset(4) + 128 * layout.SLOT_BYTES
+    assert len(data) == layout.units_offset(4) + 128 * layout.UNIT_BYTES
 
 
 def test_ring_is_private_and_takes_its_memory(path: Path) -> None:
@@ -82,9 +82,9 @@ def test_symbolic_link_is_not_followed(path: Path, tmp_path: Path) -> None:
 
 def test_full_shared_memory_is_named_with_the_size_and_the_mend(path: Path) -> None:
     """A ring that does not fit is refused before the server could trip over it."""
-    slots = 10_000_000_000
+    units = 40_000_000_000
     with pytest.raises(SpectraceError, match=r"no room for a ring of 128000.* MB.*--shm-size"):
-        ring_file.create(SELF, b"", slots)
+        ring_file.create(SELF, b"", units)
     assert not path.exists()
     assert not list(path.parent.glob(f".{path.name}*"))
 

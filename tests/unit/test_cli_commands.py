@@ -44,7 +44,7 @@ def test_the_version_is_printed() -> None:
     assert (result.exit_code, result.output) == (0, f"spectrace {__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["attach", "detach", "status", "serve"])
+@pytest.mark.parametrize("command", ["attach", "detach", "mode", "status", "serve"])
 def test_every_command_explains_itself(command: str) -> None:
     """Help costs nothing and names no flag that does nothing."""
     result = RUNNER.invoke(app, [command, "--help"])
@@ -182,10 +182,10 @@ def test_status_lists_ranks_and_who_traces_them(
 ) -> None:
     """One line a rank, the server named once."""
     lines = look_at_servers(monkeypatch, tmp_path).splitlines()
-    assert lines[0].split() == ["server", "rank", "process", "state", "cycles"]
+    assert lines[0].split() == ["server", "rank", "process", "state", "timing", "cycles"]
     own = str(os.getpid())
-    assert lines[1].split() == ["70", "TP0", "71", "traced", "by", "process", own, "1,234"]
-    assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013"]
+    assert lines[1].split() == ["70", "TP0", "71", "traced", "by", "process", own, "off", "1,234"]
+    assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013", "\u2013"]
 
 
 def test_status_is_also_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

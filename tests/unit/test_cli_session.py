@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach.inject import Attached, TakenOut
+from spectrace.attach.inject import Attached, Options, TakenOut
 from spectrace.attach.session import End, TraceSession
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -50,13 +50,13 @@ class FakeProbes:
         self.stuck = ""
         self.last_words = False
 
-    def put_in(self, rank: Rank, *, slots: int, timeout_s: float) -> Attached:
+    def put_in(self, rank: Rank, *, options: Options, timeout_s: float) -> Attached:
         """Makes a ring, unless the rank is the one to refuse."""
         del timeout_s
         if rank.name == self.refused:
             raise SpectraceError("It cannot be reached.")
         path = self.folder / rank.name
-        writer = self.writers[rank.name] = make_ring(path, slots=slots)
+        writer = self.writers[rank.name] = make_ring(path, units=options.units)
         writer.words[Word.STATE] = State.ARMED
         writer.words[Word.CONTROLLER_PID] = self.controller
         writer.words[Word.LOAD_NS] = 1_000_000
@@ -90,9 +90,10 @@ class FakeProbes:
 
 def write_cycle(writer: RingWriter, number: int) -> None:
     """A cycle without results, of 1 µs."""
-    marks = bytes([Ph.RESOLVE]).ljust(14, b"\0")
     times = (number * 1000, 1000, 5)
-    writer.cycle(Kind.OTHER, Mode.HOST, 0, number, *times, 1, 0, 0, 0, 1, 0, marks, *[0] * 14)
+    modes = Mode.HOST | Mode.HOST << 4
+    sizes = (1, 0, 0, 0, 0, 0)
+    writer.cycle((Kind.OTHER, modes, 0, number, *times, *sizes, 1, 0), [Ph.RESOLVE])
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def probes(tmp_path: Path) -> Iterator[FakeProbes]:
 
 def session_of(probes: FakeProbes, pid: int | None = None) -> TraceSession:
     """A session with small rings."""
-    return TraceSession(run_of(pid or os.getpid()), injector=probes, slots=16)
+    return TraceSession(run_of(pid or os.getpid()), injector=probes, options=Options(units=64))
 
 
 def test_cycles_of_all_ranks_come_out_joined(probes: FakeProbes) -> None:
@@ -209,19 +210,19 @@ def test_the_stall_has_its_parts(probes: FakeProbes) -> None:
 
 
 def test_records_lost_and_cycles_missed_are_counted(probes: FakeProbes) -> None:
-    """Records 2 to 6 of 21 in 16 slots are gone on both ranks: 10 records, and 5 cycles."""
+    """Of 40 records of 3 units in a ring of 64, 18 are safe: 21 are gone on both ranks."""
     with session_of(probes) as session:
         for name in NAMES:
             write_cycle(probes.writers[name], 1)
         session.poll()
         joins = probes.writers["TP0"].words[Word.JOINS]
-        for number in range(2, 22):
+        for number in range(2, 41):
             for name in NAMES:
                 write_cycle(probes.writers[name], number)
-        assert [cycle.number for cycle in session.poll()] == list(range(7, 22))
+        assert [cycle.number for cycle in session.poll()] == list(range(23, 41))
         facts = session.facts()
-        assert [rank.lost_records for rank in facts.ranks] == [5, 5]
-        assert (facts.lost_records, facts.missing_cycles, session.lost) == (10, 5, 15)
+        assert [rank.lost_records for rank in facts.ranks] == [21, 21]
+        assert (facts.lost_records, facts.missing_cycles, session.lost) == (42, 21, 63)
         # Ids may have been among them, so that they are asked for again.
         assert probes.writers["TP0"].words[Word.JOINS] == joins + 1
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spectrace.collect.reader import CycleRecord, RowsRecord, TextRecord
 from spectrace.collect.ring_view import RingView
+from spectrace.model import CycleKind, TimingMode
 from spectrace.probe import layout, tracer
-from spectrace.probe.layout import Command, CycleFlag, Kind, Ph, RecordType, State, Word
+from spectrace.probe.layout import Command, Mode, Ph, RecordType, State, Word
 from spectrace.probe.recorder import Recorder
 from spectrace.probe.ring import RingWriter
 from spectrace.probe.tracer import Tracer
 from tests.helpers import simulated_scheduler as simulated
-from tests.helpers.probe_ring import make_ring, raw_slots
+from tests.helpers.probe_ring import cycles_in, decoded, make_ring
 from tests.helpers.simulated_scheduler import Batch, Request, Scheduler
 
 if TYPE_CHECKING:
@@ -43,7 +45,14 @@ class Traced:
     @staticmethod
     def kinds() -> tuple[type, ...]:
         """The classes that the probe may touch."""
-        return (Scheduler, simulated.EAGLEWorkerV2, simulated.DraftWorker, simulated.Processor)
+        return (
+            Scheduler,
+            simulated.EAGLEWorkerV2,
+            simulated.DraftWorker,
+            simulated.Processor,
+            simulated.ModelRunner,
+            simulated.Graph,
+        )
 
     def assert_untouched(self) -> None:
         """Every class and module is what it was before the tracer came."""
@@ -51,10 +60,13 @@ class Traced:
             assert dict(vars(kind)) == content
         assert dict(vars(sys.modules[simulated.COMMON])) == self.common
 
-    def cycles(self) -> list[tuple[Any, ...]]:
-        """Unpacked cycle records."""
-        slots = raw_slots(self.path)
-        return [layout.CYCLE.unpack_from(s) for s in slots if s[8] == RecordType.CYCLE]
+    def cycles(self) -> list[CycleRecord]:
+        """The cycle records."""
+        return cycles_in(self.path)
+
+    def rows(self) -> list[RowsRecord]:
+        """The records of results."""
+        return [record for record in decoded(self.path) if isinstance(record, RowsRecord)]
 
 
 @pytest.fixture
@@ -75,8 +87,11 @@ def test_a_cycle_has_all_its_phases_in_order(traced: Traced) -> None:
     traced.scheduler.step(batch)
     traced.scheduler.step(batch)
     first = traced.cycles()[0]
-    assert list(bytes(first[15])[: first[13]]) == [
+    assert [phase for phase, _, _ in first.marks] == [
         Ph.RESOLVE,
+        Ph.DRAFT,
+        Ph.DRAFT_STEP,
+        Ph.DRAFT_STEP,
         Ph.DRAFT,
         Ph.VERIFY_PREPARE,
         Ph.VERIFY_FORWARD,
@@ -88,8 +103,9 @@ def test_a_cycle_has_all_its_phases_in_order(traced: Traced) -> None:
         Ph.RESULT,
         Ph.SCHEDULE,
     ]
-    assert first[2] == Kind.SPECULATIVE
-    assert first[10:13] == (5, 1, 6)
+    assert first.kind is CycleKind.SPECULATIVE
+    assert (first.steps, first.topk, first.draft_tokens) == (5, 1, 6)
+    assert first.graph == (False, False, False)
 
 
 def test_an_idle_call_ends_the_cycle(traced: Traced) -> None:
@@ -97,7 +113,7 @@ def test_an_idle_call_ends_the_cycle(traced: Traced) -> None:
     traced.scheduler.step(Batch([Request("a")]))
     traced.scheduler.on_idle()
     (record,) = traced.cycles()
-    assert record[4] == CycleFlag.ENDED_IDLE
+    assert record.ended_idle
 
 
 def test_detach_restores_every_function_at_the_next_boundary(traced: Traced) -> None:
@@ -127,7 +143,9 @@ def test_an_error_of_the_probe_takes_it_out_and_the_server_goes_on(
     traced.scheduler.step(Batch([request]))
     assert len(request.output_ids) == 3
     assert traced.view.word(Word.STATE) == State.FAILED
-    errors = [s for s in raw_slots(traced.path) if s[8] == RecordType.ERROR]
+    errors = [
+        r for r in decoded(traced.path) if isinstance(r, TextRecord) and r.kind == RecordType.ERROR
+    ]
     assert len(errors) == 1
     assert "made by the test" in traced.view.info()["error"]
     traced.assert_untouched()
@@ -148,7 +166,7 @@ def test_the_servers_exception_passes_and_the_cycle_says_so(
         traced.scheduler.step(Batch([Request("a")]))
     assert caught.value is error
     traced.scheduler.on_idle()
-    assert traced.cycles()[-1][4] & CycleFlag.RAISED
+    assert traced.cycles()[-1].incomplete
 
 
 def test_an_abandoned_probe_leaves_and_removes_its_file(
@@ -224,7 +242,7 @@ def test_an_unknown_worker_is_named_and_no_phase_is_guessed(tmp_path: Path) -> N
         traced.scheduler.step(Batch([Request("a")]))
         traced.scheduler.on_idle()
         (record,) = traced.cycles()
-        assert list(bytes(record[15])[: record[13]]) == [
+        assert [phase for phase, _, _ in record.marks] == [
             Ph.RESOLVE,
             Ph.FORWARD,
             Ph.VERIFY,
@@ -278,14 +296,49 @@ def test_an_arming_that_fails_half_way_leaves_nothing_wrapped(
 def test_overshoot_is_what_had_ended_before_its_result_came(traced: Traced) -> None:
     """A request that was finished when its result is processed gets a marked row, no tokens."""
     traced.scheduler.step(Batch([Request("a"), Request("b", done=True)]))
-    (slot,) = [s for s in raw_slots(traced.path) if s[8] == RecordType.ROWS]
-    rows = [
-        layout.ROW.unpack_from(slot, layout.ROWS_HEAD.size + i * layout.ROW.size) for i in (0, 1)
+    (results,) = traced.rows()
+    assert [(row.correct_drafts, row.output_tokens, row.overshoot) for row in results.rows] == [
+        (2, 3, False),
+        (2, 0, True),
     ]
-    assert [(correct, tokens, flags) for _, correct, tokens, flags in rows] == [
-        (2, 3, 0),
-        (2, 0, layout.RowFlag.OVERSHOOT),
-    ]
+
+
+def test_results_say_how_long_contexts_were_and_how_many_waited(traced: Traced) -> None:
+    """Prompt and output before the cycle count, the tokens that it brings do not."""
+    batch = Batch([Request("a", origin_input_ids=[1] * 7), Request("b", origin_input_ids=[1])])
+    traced.scheduler.waiting_queue = [Request("c")]
+    traced.scheduler.running_batch = batch
+    traced.scheduler.step(batch)
+    traced.scheduler.step(batch)
+    first, second = traced.rows()
+    assert (first.context_tokens, second.context_tokens) == ((8, 7), (14, 10))
+    assert (first.queued, first.running) == (1, 2)
+
+
+def test_a_graph_is_told_with_the_batch_that_it_was_made_for(tmp_path: Path) -> None:
+    """Where the draft's and the target's graphs run, their parts say so."""
+    for _ in simulated.installed():
+        traced = Traced(tmp_path / "test.ring")
+        traced.scheduler.model_worker.use_graphs(padded=8)
+        traced.scheduler.step(Batch([Request("a")]))
+        traced.scheduler.on_idle()
+        (record,) = traced.cycles()
+        assert record.graph == (True, True, True)
+        assert record.padded_batch == 8
+        traced.view.set_word(Word.COMMAND, Command.DETACH)
+        traced.scheduler.on_idle()
+        traced.view.close()
+        traced.assert_untouched()
+
+
+def test_a_server_without_timing_events_is_timed_by_the_host(traced: Traced) -> None:
+    """Mode `device` on it is recorded as `host`, and the reason is told."""
+    traced.view.set_word(Word.MODE, layout.mode_word(Mode.DEVICE))
+    traced.scheduler.step(Batch([Request("a")]))
+    traced.scheduler.on_idle()
+    (record,) = traced.cycles()
+    assert (record.mode, record.asked_mode) == (TimingMode.HOST, TimingMode.DEVICE)
+    assert traced.view.info()["no_device_timing"]
 
 
 def test_a_process_without_a_scheduler_is_refused(tmp_path: Path) -> None:

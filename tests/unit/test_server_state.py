@@ -42,7 +42,7 @@ def test_a_cycle_goes_to_the_page_with_times_from_its_start() -> None:
     assert (cycle["run"], cycle["group"], cycle["n"]) == (RUN_A, "", 7)
     [rank] = cycle["ranks"]
     assert (rank["start"], rank["end"], rank["mode"]) == (0, 10_000_000, "host")
-    assert rank["phases"][2] == ["verify.prepare", "host", 1_600_000, 2_400_000, 7]
+    assert rank["phases"][2] == ["verify.prepare", "host", 1_600_000, 2_400_000, 7, None]
     assert cycle["requests"][3] == {
         "id": "request-3",
         "correct": 3,

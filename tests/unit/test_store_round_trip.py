@@ -123,6 +123,7 @@ PHASES = st.builds(
     end_ns=INT64,
     of_cycle=INT64,
     lane=st.sampled_from(Lane),
+    graph=st.none() | st.booleans(),
 )
 RANKS = st.builds(
     RankCycle,
@@ -134,6 +135,10 @@ RANKS = st.builds(
     probe_ns=INT64,
     ended_idle=st.booleans(),
     incomplete=st.booleans(),
+    asked_mode=st.none() | st.sampled_from(TimingMode),
+    late_switch=st.booleans(),
+    clock_error_ns=st.none() | INT64,
+    device_incomplete=st.booleans(),
 )
 ROWS = st.builds(
     RequestRow,
@@ -155,6 +160,11 @@ CYCLES = st.builds(
     draft_tokens=INT64,
     ranks=st.lists(RANKS, min_size=1, max_size=3).map(tuple),
     requests=st.none() | st.lists(ROWS, max_size=3).map(tuple),
+    padded_batch=st.none() | INT64,
+    context_tokens_sum=st.none() | INT64,
+    context_tokens_max=st.none() | INT64,
+    queued=st.none() | INT64,
+    running=st.none() | INT64,
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..layout import Kind, Ph  # noqa: TID252 - the probe runs under another package name
+from ..layout import Graph, Kind, Ph  # noqa: TID252 - the probe runs under another package name
 
 SCHEDULER_MODULE = "sglang.srt.managers.scheduler"
 SCHEDULER_CLASS = "Scheduler"
@@ -18,6 +18,10 @@ RUN_BATCH = "run_batch"
 PROCESS_RESULT = "process_batch_result"
 IDLE = "on_idle"
 WORKER = "model_worker"
+# Of the scheduler: its queue, the batch that runs, the number of the last cycle that began.
+QUEUED = "waiting_queue"
+RUNNING = "running_batch"
+CYCLE_COUNT = "forward_ct"
 HEALTH_CHECK_PREFIX = "HEALTH_CHECK"
 
 # ForwardMode's names. A decode becomes speculative when it verifies.
@@ -40,6 +44,16 @@ TOPK = "topk"
 DRAFT_TOKENS = "speculative_num_draft_tokens"
 
 
+_GRAPHS = (
+    (f"{_DRAFT}.cuda_graph_runner", "execute", Graph.DRAFT),
+    (f"{_DRAFT}.cuda_graph_runner_for_draft_extend", "execute", Graph.DRAFT_EXTEND),
+)
+# Of a result: whether the target model's forward ran as a graph. Of the scheduler: the batch
+# size that this graph was made for.
+RAN_AS_GRAPH = "can_run_cuda_graph"
+_PADDED = "model_runner.decode_cuda_graph_runner.bs"
+
+
 class WorkerRow(NamedTuple):
     """How the phases of one kind of worker are bounded.
 
@@ -47,11 +61,20 @@ class WorkerRow(NamedTuple):
         worker: Name of a class in the worker's MRO.
         targets: `(place, function, enter, leave)`, see above.
         verify: The phases that begin at the call of `VERIFY` and at its return, 0 for none.
+        padded: Path from the scheduler to the batch size of the target's graph.
+        step: Place and function of one forward of the draft model.
+        steps: Place and function that make all of them where no graph runs.
+        graphs: Place and function that run a part of the cycle as a graph, and the part. Where
+            the server has no graphs there is nothing at the place.
     """
 
     worker: str
     targets: tuple[tuple[str, str, int, int], ...]
     verify: tuple[int, int]
+    padded: str = ""
+    step: tuple[str, str] | None = None
+    steps: tuple[str, str] | None = None
+    graphs: tuple[tuple[str, str, int], ...] = ()
 
 
 # The first row that fits counts.
@@ -67,9 +90,16 @@ WORKERS = (
             (_DRAFT, "_draft_extend_for_decode", Ph.DRAFT_EXTEND, Ph.SCHEDULE),
         ),
         (Ph.VERIFY_PREPARE, 0),
+        padded=f"{_EAGLE}.target_worker.{_PADDED}",
+        step=(f"{_DRAFT}.draft_runner", "forward"),
+        steps=(_DRAFT, "draft_forward"),
+        graphs=_GRAPHS,
     ),
     WorkerRow(
-        "TpModelWorker", ((_EAGLE, "forward_batch_generation", Ph.FORWARD, Ph.SCHEDULE),), (0, 0)
+        "TpModelWorker",
+        ((_EAGLE, "forward_batch_generation", Ph.FORWARD, Ph.SCHEDULE),),
+        (0, 0),
+        padded=f"{_EAGLE}.{_PADDED}",
     ),
 )
 

@@ -1,0 +1,121 @@
+"""Switches the timing mode of a traced server, on all ranks of a group at the same cycle."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from spectrace.attach import ring_file
+from spectrace.collect.assembler import group_of
+from spectrace.collect.ring_view import RingView
+from spectrace.errors import SpectraceError
+from spectrace.model import Rank, Run, TimingMode
+from spectrace.probe.layout import Mode, State, Word, mode_word
+
+MODES = {
+    TimingMode.OFF: Mode.OFF,
+    TimingMode.HOST: Mode.HOST,
+    TimingMode.DEVICE: Mode.DEVICE,
+    TimingMode.SYNC: Mode.SYNC,
+}
+_MEASURED_S = 0.25
+_AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What was asked of the ranks of one group.
+
+    Attributes:
+        ranks: Their names.
+        from_cycle: The first cycle in the new mode; 0 for the next one of each.
+        newest_cycle: The highest number that a rank had ended when it was asked.
+        cycles_per_s: How fast the group ran then.
+    """
+
+    ranks: tuple[str, ...]
+    from_cycle: int
+    newest_cycle: int
+    cycles_per_s: float
+
+
+def switch(run: Run, mode: TimingMode, sleep: Callable[[float], None] = time.sleep) -> list[Switch]:
+    """Asks all ranks of a server for another timing mode.
+
+    The cycle at which they switch lies a second ahead, and 50 cycles at least.
+
+    Args:
+        run: The server.
+        mode: The new mode.
+        sleep: Waits while the speed of the server is measured.
+
+    Returns:
+        One entry for each group of ranks.
+
+    Raises:
+        SpectraceError: A rank is not traced; none is asked then.
+    """
+    with _rings(run.ranks) as rings:
+        before = {rank.name: ring.word(Word.CYCLES) for rank, ring in rings}
+        sleep(_MEASURED_S)
+        groups: dict[str, list[tuple[Rank, RingView]]] = {}
+        for rank, ring in rings:
+            groups.setdefault(group_of(rank.name), []).append((rank, ring))
+        return [_switch_group(members, before, MODES[mode]) for members in groups.values()]
+
+
+def _switch_group(
+    members: list[tuple[Rank, RingView]], before: dict[str, int], mode: int
+) -> Switch:
+    ran = max(ring.word(Word.CYCLES) - before[rank.name] for rank, ring in members)
+    newest = max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
+    a_second = math.ceil(ran / _MEASURED_S)
+    # A server that was idle since it is traced has not told its number: its next cycle it is.
+    from_cycle = newest + max(_AHEAD_CYCLES, a_second) if newest else 0
+    for _, ring in members:
+        ring.set_word(Word.MODE, mode_word(mode, from_cycle))
+    return Switch(
+        ranks=tuple(rank.name for rank, _ in members),
+        from_cycle=from_cycle,
+        newest_cycle=newest,
+        cycles_per_s=ran / _MEASURED_S,
+    )
+
+
+@contextmanager
+def _rings(ranks: Iterable[Rank]) -> Iterator[list[tuple[Rank, RingView]]]:
+    opened: list[tuple[Rank, RingView]] = []
+    try:
+        for rank in ranks:
+            opened.append((rank, _ring_of(rank)))
+            _refuse_untraced(*opened[-1])
+        yield opened
+    finally:
+        for _, ring in opened:
+            ring.close()
+
+
+def _ring_of(rank: Rank) -> RingView:
+    try:
+        return RingView(ring_file.ring_path(rank.pid))
+    except FileNotFoundError:
+        raise _not_traced(rank) from None
+    except OSError as error:
+        raise SpectraceError(
+            f"The ring of rank {rank.name} (process {rank.pid}) cannot be opened "
+            f"({error.strerror}): use the account that attached."
+        ) from None
+
+
+def _refuse_untraced(rank: Rank, ring: RingView) -> None:
+    if ring.word(Word.STATE) not in {State.ARMED, State.TRACING}:
+        raise _not_traced(rank)
+
+
+def _not_traced(rank: Rank) -> SpectraceError:
+    return SpectraceError(
+        f"Rank {rank.name} (process {rank.pid}) is not traced: `spectrace attach {rank.pid}` first."
+    )

@@ -1,0 +1,158 @@
+"""The asynchronous test device as Python sees it: built on demand, registered with torch.
+
+Runs only in the interpreter that has torch (`.venv-sglang`). The device does what `fakestream.cpp`
+says; this module adds device values of which every early read by the host is counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from functools import total_ordering
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found]  # not in the environment of the tool
+
+NAME = "fakegpu"
+_HERE = Path(__file__).parent
+_SOURCE = _HERE / "fakestream.cpp"
+_CACHE = _HERE.parents[1] / ".run" / "fakestream"
+
+
+def _command(output: Path) -> list[str]:
+    root = Path(str(torch.__file__)).parent
+    includes = [root / "include", Path(sysconfig.get_paths()["include"])]
+    libraries = root / "lib"
+    return [
+        *("g++", "-O1", "-std=c++20", "-shared", "-fPIC"),
+        *(f"-I{folder}" for folder in includes),
+        *(str(_SOURCE), "-o", str(output)),
+        *(f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lc10", "-ltorch_cpu", "-lpthread"),
+    ]
+
+
+def build() -> Path:
+    """Compiles the device for this torch unless that was done before.
+
+    Returns:
+        The shared library; its folder's name is the hash of all that it depends on.
+    """
+    depends_on = (_SOURCE.read_bytes(), str(torch.__version__).encode(), sys.version.encode())
+    digest = hashlib.sha256(b"\0".join(depends_on)).hexdigest()[:16]
+    library = _CACHE / digest / "fakestream.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        new = library.with_suffix(f".{os.getpid()}")
+        subprocess.run(_command(new), check=True)
+        new.replace(library)  # two who build at once do not disturb each other
+    return library
+
+
+def _load() -> Any:
+    spec = importlib.util.spec_from_file_location("fakestream", build())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _register(device: Any) -> None:
+    """Gives torch the device under its name, with the functions that torch.cuda has."""
+    torch.utils.rename_privateuse1_backend(NAME)
+    face: Any = ModuleType(f"torch.{NAME}")
+    face.is_available = lambda: True
+    face.device_count = lambda: 1
+    face.current_device = lambda: 0
+    face._is_in_bad_fork = lambda: False
+    face.manual_seed_all = lambda _seed: None
+    face.synchronize = torch.accelerator.synchronize
+    face.current_stream = torch.accelerator.current_stream
+    face.is_current_stream_capturing = device.is_current_stream_capturing
+    torch._register_device_module(NAME, face)
+
+
+ext: Any = _load()
+_register(ext)
+
+
+class _Launch:
+    """The work that computes some values: which operation of which stream."""
+
+    def __init__(self) -> None:
+        self._stream = ext.current_stream_id()
+        self._place = ext.pushed(self._stream)
+        self.copied = False  # by the worker, to the CPU
+
+    def wait(self) -> None:
+        ext.wait(self._stream, self._place)
+
+
+@total_ordering
+class DeviceValues:
+    """Integers that the device computes: the host may read them only through a copy.
+
+    Every way to read them on the host is a synchronize, as with a CUDA tensor, and is counted
+    as one until the worker itself has copied them.
+
+    Args:
+        values: What the device will have computed.
+        launch: By what; by default the operation enqueued last on the current stream.
+    """
+
+    def __init__(self, values: list[int], launch: _Launch | None = None) -> None:
+        self._values = values
+        self._launch = launch or _Launch()
+
+    def copied(self) -> list[int]:
+        """The worker's own copy to the CPU: waits for the device, and is not counted."""
+        self._launch.wait()
+        self._launch.copied = True
+        return list(self._values)
+
+    def tolist(self) -> list[int]:
+        """The values: a synchronize, unless they were copied before."""
+        if not self._launch.copied:
+            ext.count_sync()
+            self._launch.wait()
+        return list(self._values)
+
+    def item(self) -> int:
+        """The only value, as of a tensor with one element."""
+        (value,) = self.tolist()
+        return value
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """For numpy."""
+        return np.array(self.tolist())
+
+    def __getitem__(self, place: int) -> DeviceValues:
+        """One of them, still on the device; the host knows only how many there are."""
+        return DeviceValues([self._values[place]], self._launch)
+
+    def __len__(self) -> int:
+        """The shape is known to the host."""
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        """Compares the values."""
+        return self.tolist() == other
+
+    def __lt__(self, other: int) -> bool:
+        """Compares the only value."""
+        return self.item() < other
+
+    def __bool__(self) -> bool:
+        """Whether the only value is not 0."""
+        return bool(self.item())
+
+    cpu = numpy = tolist
+    __int__ = __index__ = item
+    __hash__ = None  # type: ignore[assignment]

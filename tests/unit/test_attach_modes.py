@@ -1,0 +1,126 @@
+"""The timing mode of a traced server is switched on all ranks of a group at one cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spectrace.attach import discover, modes, ring_file
+from spectrace.attach.modes import Switch
+from spectrace.cli.main import app
+from spectrace.cli.mode import describe, the_only
+from spectrace.errors import SpectraceError
+from spectrace.model import Rank, Run, TimingMode
+from spectrace.probe.layout import Mode, State, Word, split_mode
+from spectrace.probe.ring import RingWriter
+from tests.helpers.probe_ring import make_ring
+
+NAMES = ("DP0 TP0", "DP0 TP1", "DP1 TP0")
+PIDS = {name: pid for pid, name in enumerate(NAMES, 101)}
+RUN = Run(
+    run_id="r" * 32,
+    host="here",
+    server_pid=100,
+    command=("python",),
+    ranks=tuple(Rank(name=name, pid=pid) for name, pid in PIDS.items()),
+    anchor_unix_ns=0,
+    anchor_monotonic_ns=0,
+)
+
+
+@pytest.fixture
+def rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, RingWriter]]:
+    """The rings of three ranks of two groups; the ranks stand at different cycles."""
+    monkeypatch.setattr(ring_file, "ring_path", lambda pid: tmp_path / str(pid))
+    made = {name: make_ring(tmp_path / str(pid)) for name, pid in PIDS.items()}
+    for ring, newest in zip(made.values(), (1000, 1003, 70), strict=True):
+        ring.words[Word.STATE] = State.TRACING
+        ring.words[Word.NEWEST_CYCLE] = newest
+    yield made
+    for ring in made.values():
+        ring.close()
+
+
+def asked(ring: RingWriter) -> tuple[int, int]:
+    """Mode and cycle in the control word."""
+    return split_mode(ring.words[Word.MODE])
+
+
+def test_all_ranks_of_a_group_are_given_the_same_cycle(rings: dict[str, RingWriter]) -> None:
+    """It lies 50 cycles beyond the rank that is furthest; other groups have their own."""
+    switches = modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+    assert [asked(rings[name]) for name in NAMES] == [
+        (Mode.SYNC, 1053),
+        (Mode.SYNC, 1053),
+        (Mode.SYNC, 120),
+    ]
+    assert [switch.ranks for switch in switches] == [NAMES[:2], NAMES[2:]]
+
+
+def test_a_fast_server_is_given_a_second(rings: dict[str, RingWriter]) -> None:
+    """At 400 cycles a second the switch lies 400 cycles ahead."""
+
+    def sleep(seconds: float) -> None:
+        for ring in rings.values():
+            ring.words[Word.CYCLES] += round(400 * seconds)
+
+    first, _ = modes.switch(RUN, TimingMode.OFF, sleep)
+    assert (first.from_cycle, first.cycles_per_s) == (1403, 400)
+
+
+def test_a_server_that_was_idle_since_it_is_traced_switches_at_once(
+    rings: dict[str, RingWriter],
+) -> None:
+    """Its number is not known yet; its ranks begin their next cycle together."""
+    for ring in rings.values():
+        ring.words[Word.NEWEST_CYCLE] = 0
+    modes.switch(RUN, TimingMode.HOST, lambda _: None)
+    assert {asked(ring) for ring in rings.values()} == {(Mode.HOST, 0)}
+
+
+def test_where_one_rank_is_not_traced_none_is_asked(rings: dict[str, RingWriter]) -> None:
+    """The error names the rank and what to do."""
+    rings["DP1 TP0"].words[Word.STATE] = State.DETACHED
+    with pytest.raises(SpectraceError, match=r"DP1 TP0 \(process 103\).*spectrace attach 103"):
+        modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+    assert asked(rings["DP0 TP0"]) == (Mode.HOST, 0)
+
+
+def test_a_rank_without_a_ring_is_not_traced(rings: dict[str, RingWriter], tmp_path: Path) -> None:
+    """The same where nothing was ever put in."""
+    assert rings
+    (tmp_path / "102").unlink()
+    with pytest.raises(SpectraceError, match="is not traced"):
+        modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+
+
+def test_the_command_says_from_which_cycle_on(
+    rings: dict[str, RingWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line a group."""
+    assert rings
+    monkeypatch.setattr(discover, "find_by_pid", lambda _: RUN)
+    result = CliRunner().invoke(app, ["mode", "host", "100"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "DP0 TP0, DP0 TP1: host from cycle 1053 on (50 cycles ahead, the server is idle).",
+        "DP1 TP0: host from cycle 120 on (50 cycles ahead, the server is idle).",
+    ]
+
+
+def test_a_busy_server_is_told_how_long_it_takes() -> None:
+    """50 cycles at 100 a second are half a second."""
+    switch = Switch(ranks=("TP0",), from_cycle=150, newest_cycle=100, cycles_per_s=100)
+    assert "in about 500.0 ms" in describe(switch, TimingMode.OFF)
+
+
+def test_without_a_process_id_there_must_be_one_server() -> None:
+    """None and several are refused, several with their numbers."""
+    assert the_only([RUN]) is RUN
+    with pytest.raises(SpectraceError, match="No SGLang server"):
+        the_only([])
+    with pytest.raises(SpectraceError, match="100, 100"):
+        the_only([RUN, RUN])
