@@ -26,16 +26,21 @@ PROBE_MODULES = (
     "tracer",
 )
 
+LATE_MODULES = ("clock", "timers", "ranges")  # of no use to a server on a CPU without a tool
+
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0
 _MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
+# A module that is needed late travels as bytes: they cost the server nothing until then.
 _COMPILE = """\
 import sys, json, marshal
+sources, late = json.load(sys.stdin)
 parts = [
     (name, compile(source, f"<spectrace probe {name}>", "exec", dont_inherit=True, optimize=2))
-    for name, source in json.load(sys.stdin)
+    for name, source in sources
 ]
+parts = [(name, marshal.dumps(code) if name in late else code) for name, code in parts]
 sys.stdout.buffer.write(sys.hexversion.to_bytes(4, "little") + marshal.dumps(parts))
 """
 
@@ -65,7 +70,8 @@ def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) ->
         sources: What to compile; the probe by default.
 
     Returns:
-        `marshal.dumps` of a list of (name, code object or source).
+        `marshal.dumps` of a list of (name, code object, its bytes where it is needed late, or
+        source).
     """
     sources = probe_sources() if sources is None else sources
     executable = _own_executable(pid)
@@ -106,7 +112,7 @@ def _compiled(
     try:
         done = subprocess.run(
             [executable, "-I", "-S", "-c", _COMPILE],
-            input=json.dumps(sources).encode(),
+            input=json.dumps((sources, LATE_MODULES)).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={},

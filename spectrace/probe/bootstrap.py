@@ -7,6 +7,7 @@ the modules, which the tracer forgets when it leaves.
 from __future__ import annotations
 
 import ctypes
+import marshal
 import sys
 from time import monotonic_ns
 from types import ModuleType
@@ -24,15 +25,31 @@ def forget() -> None:
         del sys.modules[name]
 
 
+class LateModule(ModuleType):
+    """A module that runs when something of it is first used, so as not to hold up attaching."""
+
+    _code: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Runs the module, for what it then has."""
+        code, self._code = self._code, None
+        if code is None or name.startswith("__"):
+            self._code = code
+            raise AttributeError(f"{self.__name__} has no {name}")
+        exec(marshal.loads(code), self.__dict__)  # noqa: S102, S302 - the probe's own code
+        return getattr(self, name)
+
+
 def make_module(name: str, code: Any) -> ModuleType:
-    """Makes and runs one module of the probe.
+    """Makes one module of the probe and runs it, at once or when it is first used.
 
     Args:
         name: Below the package, such as `engines.sglang`; empty for the package itself.
-        code: A code object, or its source where none could be compiled beforehand.
+        code: A code object, its bytes for one that is needed late, or its source where none
+            could be compiled beforehand.
     """
     full_name = f"{PACKAGE}.{name}" if name else PACKAGE
-    module = ModuleType(full_name)
+    module = (LateModule if isinstance(code, bytes) else ModuleType)(full_name)
     is_package = name in {"", "engines"}
     module.__package__ = full_name if is_package else full_name.rpartition(".")[0]
     if is_package:
@@ -41,7 +58,9 @@ def make_module(name: str, code: Any) -> ModuleType:
     parent, _, child = full_name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], child, module)
-    if code:
+    if isinstance(module, LateModule):
+        module._code = code  # noqa: SLF001 - as its maker
+    elif code:
         if isinstance(code, str):
             code = compile(code, f"<spectrace probe {name}>", "exec", optimize=2)
         exec(code, module.__dict__)  # noqa: S102 - how the probe gets in

@@ -264,3 +264,15 @@ def units_offset(code_bytes: int) -> int:
     """Where the first unit stands in a file whose code takes `code_bytes` bytes."""
     end = CODE_OFFSET + code_bytes
     return -(-end // PAGE_BYTES) * PAGE_BYTES
+
+
+# How an NVTX tool shows in a process that it started. NVTX itself reads the first alone; Nsight
+# Systems and Nsight Compute set the others, and may hand themselves to NVTX in other ways.
+TOOL_VARIABLES = (
+    "NVTX_INJECTION64_PATH",
+    "NSYS_PROFILING_SESSION_ID",
+    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
+)
+NO_TOOL = (
+    "NVTX off: the server was started without a tool that listens, and none can be attached later"
+)

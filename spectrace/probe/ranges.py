@@ -14,20 +14,12 @@ from importlib.util import find_spec
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from .layout import LAG_SHIFT, PHASE_MASK, Ph
+from .layout import LAG_SHIFT, NO_TOOL, PHASE_MASK, TOOL_VARIABLES, Ph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 DOMAIN = "spectrace"
-
-# How a tool shows in a process that it started. NVTX itself reads the first alone; Nsight
-# Systems and Nsight Compute set the others, and may hand themselves to NVTX in other ways.
-TOOL_VARIABLES = (
-    "NVTX_INJECTION64_PATH",
-    "NSYS_PROFILING_SESSION_ID",
-    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
-)
 
 _CYCLE = 0  # in the place of a phase: the range of the whole cycle
 _NAMES = {
@@ -221,10 +213,7 @@ def make_ranges(
     """
     tool = next((name for name in TOOL_VARIABLES if environment.get(name)), "")
     if not tool:
-        return None, (
-            "NVTX off: the server was started without a tool that listens, and none can be "
-            "attached later"
-        )
+        return None, NO_TOOL
     reasons = []
     for make in (_by_package, _by_torch):
         try:

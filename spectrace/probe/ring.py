@@ -43,11 +43,27 @@ def _with_tail(body: struct.Struct, tail: str) -> struct.Struct:
     return struct.Struct(HEAD.format + body.format[1:] + tail)
 
 
-_CYCLE = tuple(_with_tail(CYCLE, f"{marks}I") for marks in range(MAX_MARKS + 1))
+class _ByCount(dict[int, struct.Struct]):
+    """The structs of a record by how many items follow its body, each made when first needed.
+
+    Made beforehand they would take a tenth of the time that loading the probe may take.
+    """
+
+    def __init__(self, body: struct.Struct, item: str) -> None:
+        super().__init__()
+        self._body = body
+        self._item = item
+
+    def __missing__(self, count: int) -> struct.Struct:
+        made = self[count] = _with_tail(self._body, self._item * count)
+        return made
+
+
+_CYCLE = _ByCount(CYCLE, "I")
 _CYCLE_UNITS = tuple(units_of(CYCLE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
-_DEVICE = tuple(_with_tail(DEVICE, f"{marks}I") for marks in range(MAX_MARKS + 1))
+_DEVICE = _ByCount(DEVICE, "I")
 _DEVICE_UNITS = tuple(units_of(DEVICE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
-_ROWS = tuple(_with_tail(ROWS, ROW.format[1:] * rows) for rows in range(ROWS_PER_RECORD + 1))
+_ROWS = _ByCount(ROWS, ROW.format[1:])
 _ROWS_UNITS = tuple(units_of(ROWS.size + n * ROW.size) for n in range(ROWS_PER_RECORD + 1))
 _SKIPPED = _with_tail(SKIPPED, "")
 _SKIPPED_UNITS = units_of(SKIPPED.size)

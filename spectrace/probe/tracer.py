@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from functools import partial
@@ -9,11 +10,14 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
+from . import ranges, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
 from .hooks import Patches, after_call, before_call, boundary, holder_of
 from .layout import (
     ABANDONED_NS,
+    NO_TOOL,
     QUIET_NS,
+    TOOL_VARIABLES,
     UNKNOWN,
     Command,
     CycleFlag,
@@ -24,9 +28,7 @@ from .layout import (
     State,
     Word,
 )
-from .ranges import make_ranges
 from .recorder import Recorder
-from .timers import Counters, DeviceTimer, SyncTimer, supports_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,7 @@ class Tracer:
         self._forget = forget
         self._recorder = Recorder(ring, fail=self.fail)
         self._recorder.health_checks = engine.HEALTH_CHECK_PREFIX
-        self._counters = Counters()
+        self._counters: timers.Counters | None = None
         self._patches = Patches()
         self._hooked: list[str] = []
         self._missing: list[str] = []
@@ -181,7 +183,7 @@ class Tracer:
             device=device,
             no_device_timing=self._make_timers(device),
         )
-        self._recorder.ranges, self._info["ranges"] = make_ranges(sys.modules)
+        self._make_ranges()
         self._tell()
         words = self._ring.words
         words[Word.INSTALL_NS] = now() - began_ns
@@ -219,15 +221,25 @@ class Tracer:
         torch, kind = sys.modules.get("torch"), device.partition(":")[0]
         if torch is None or not kind:
             return "The server has no torch, or names no device."
+        if kind == "cpu":
+            return "The server runs on the CPU, which has no timing events."
         try:
-            self._recorder.sync = SyncTimer(torch, kind, self._counters)
-            reason = supports_events(torch, kind)
+            counters = self._counters = timers.Counters()
+            self._recorder.sync = timers.SyncTimer(torch, kind, counters)
+            reason = timers.supports_events(torch, kind)
             if not reason:
                 emit = self._ring.device
-                self._recorder.boundaries = DeviceTimer(torch, kind, emit, self._counters)
+                self._recorder.boundaries = timers.DeviceTimer(torch, kind, emit, counters)
         except Exception as error:  # noqa: BLE001 - a server without timing is traced all the same
             return f"{type(error).__name__}: {error}"
         return reason
+
+    def _make_ranges(self) -> None:
+        """Lets other tools hear of the cycles, if one can listen."""
+        if any(map(os.environ.get, TOOL_VARIABLES)):
+            self._recorder.ranges, self._info["ranges"] = ranges.make_ranges(sys.modules)
+        else:
+            self._info["ranges"] = NO_TOOL
 
     def _note_verify(self, args: tuple[Any, ...]) -> None:
         try:
@@ -297,8 +309,11 @@ class Tracer:
 
     def _drain(self, time_ns: int) -> None:
         """Takes in device times that have come, and keeps count of those that never will."""
+        counters = self._counters
+        if counters is None:  # nothing here times the device
+            return
         self._recorder.drain(time_ns)
-        words, counters = self._ring.words, self._counters
+        words = self._ring.words
         words[Word.NO_EVENT] = counters.no_event
         words[Word.EVENT_LOST] = counters.lost
         words[Word.EVENT_CAPTURING] = counters.capturing

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from spectrace.model import PhaseName
-from spectrace.probe.layout import LAG_SHIFT, Ph
-from spectrace.probe.ranges import NAMES, TOOL_VARIABLES, Ranges, make_ranges
+from spectrace.probe.layout import LAG_SHIFT, TOOL_VARIABLES, Ph
+from spectrace.probe.ranges import NAMES, Ranges, make_ranges
 from tests.nvtx_recorder import recorder
 from tests.nvtx_recorder.recorder import Call, Op, Range
 
