@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from spectrace.attach import discover
 from spectrace.attach.session import End, TraceSession
 from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
+from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -24,9 +24,9 @@ from spectrace.cli.page_options import (
     StoreOption,
     duration_option,
 )
+from spectrace.cli.report import Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
-from spectrace.cli.table import Report
 from spectrace.model import Run
 from spectrace.server.open import open_page
 from spectrace.server.traced import PageTap
@@ -39,17 +39,33 @@ def screen_for(*, json: bool) -> Screen:
     """JSON where it was asked for, a live table on a terminal, lines elsewhere."""
     if json:
         return JsonScreen(sys.stdout)
-    console = Console()
+    console = OutputConsole()
     return LiveScreen(console) if console.is_terminal else LineScreen(console)
 
 
-def trace(
+def find(pid: int | None, url: str | None) -> Run:
+    """The server by its process or by its address.
+
+    Raises:
+        BadParameter: Neither is given, or both are.
+        SpectraceError: There is no such server, or we may not look into it.
+    """
+    if pid is not None and url is None:
+        return discover.find_by_pid(pid)
+    if url is not None and pid is None:
+        return discover.find_by_url(url)
+    raise typer.BadParameter("give the server's process id or its --url, one of them.")
+
+
+def trace(  # noqa: PLR0913 - each is a part that tests replace
     run: Run,
     open_session: Callable[[Run], AbstractContextManager[Session]],
     screen: Screen,
     stop: Stop,
     *,
     duration_s: float | None = None,
+    page: str | None = None,
+    export_lost: Callable[[], int] | None = None,
 ) -> int:
     """Traces a server and shows it.
 
@@ -59,6 +75,8 @@ def trace(
         screen: Where to show it.
         stop: Ends it.
         duration_s: Ends it after so many seconds.
+        page: Address of the page, where there is one; told once the probe is in.
+        export_lost: Cycles that an exporter could not deliver, where there is one.
 
     Returns:
         The exit code: 0, 1 where the probe could not be taken out or had failed, 3 where
@@ -69,7 +87,10 @@ def trace(
     """
     screen.found(run)
     with open_session(run) as session:
-        return exit_code(Follower(session, screen).follow(stop, duration_s))
+        if page is not None:
+            screen.note(f"The page: {page}")
+        follower = Follower(session, screen, export_lost=export_lost)
+        return exit_code(follower.follow(stop, duration_s))
 
 
 def exit_code(report: Report) -> int:
@@ -117,13 +138,11 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
-    if (pid is None) == (url is None):
-        raise typer.BadParameter("give the server's process id or its --url, one of them.")
     screen = screen_for(json=json)
     with stop_on_signals() as stop, ExitStack() as opened:
-        run = discover.find_by_url(url) if url else discover.find_by_pid(pid or 0)
+        run = find(pid, url)
         taps: list[Tap] = []
-        exporter = None
+        exporter = page = None
         if otlp_endpoint is not None:
             exporter = opened.enter_context(exporting("otlp", otlp_endpoint, run, screen.note))
             taps.append(exporter)
@@ -131,13 +150,15 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
             kept = open_page(retain_s=retain, max_bytes=max_size, directory=store, port=port)
             hub, server = opened.enter_context(kept)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
-            screen.note(f"The page: {server.url}")
+            page = server.url
         code = trace(
             run,
             lambda run: TappedSession(TraceSession(run), taps),
             screen,
             stop,
             duration_s=duration,
+            page=page,
+            export_lost=exporter.lost if exporter else None,
         )
         nobody_waits = not json and duration is None  # for this command to end
         if code == _SERVER_DIED and not no_page and nobody_waits:

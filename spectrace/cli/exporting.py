@@ -65,7 +65,9 @@ class ExporterTap:
         self._exporter.add(cycles)
 
     def end(self, run: Run, end: End | None) -> None:
-        """Nothing: what still waits is sent when the exporter is closed."""
+        """Sends what still waits, so that the last report knows what did not arrive."""
+        del run, end
+        self._exporter.close()
 
 
 @contextmanager
@@ -83,15 +85,25 @@ def exporting(
     Raises:
         SpectraceError: There is no such exporter, or the target cannot be one.
     """
-    found = next(iter(entry_points(group=_GROUP, name=name)), None)
-    if found is None:
-        raise SpectraceError(
-            f"The exporter {name!r} is not installed here: install spectrace again, whole."
-        )
-    exporter: Exporter = found.load()(target, run)
+    exporter = _factory(name)(target, run)
     try:
         yield ExporterTap(exporter)
     finally:
         loss = exporter.close().loss()
         if loss:
             note(f"To {target}: {loss}")
+
+
+def _factory(name: str) -> Callable[[str, Run], Exporter]:
+    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    try:
+        if found is not None:
+            factory: Callable[[str, Run], Exporter] = found.load()
+            return factory
+    except ImportError as error:
+        why = f" ({error})"
+    else:
+        why = ""
+    raise SpectraceError(
+        f"The exporter {name!r} is not installed here{why}: install spectrace again, whole."
+    )

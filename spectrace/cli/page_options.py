@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ def size_option(text: str) -> int:
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size: write 500MB, 1GB or 1GiB.")
     number, prefix, binary = match.groups()
-    size = int(float(number) * (1024 if binary else 1000) ** _POWERS[prefix])
+    size = int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[prefix])
     if size <= 0:
         raise typer.BadParameter(f"{text!r} leaves no room: write 500MB, 1GB or 1GiB.")
     return size
