@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -27,12 +28,15 @@ from spectrace.cli.page_options import (
 from spectrace.cli.report import Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
+from spectrace.errors import SpectraceError
 from spectrace.model import Run
 from spectrace.server.open import open_page
+from spectrace.server.security import LOOPBACK
 from spectrace.server.traced import PageTap
 
 _SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
+_FROM_ENVIRONMENT = "env"
 
 
 def screen_for(*, json: bool) -> Screen:
@@ -93,6 +97,22 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
         return exit_code(follower.follow(stop, duration_s))
 
 
+def refuse_own_page(endpoint: str, port: int) -> None:
+    """Refuses to send to the page of this very command, which has the cycles already.
+
+    Raises:
+        SpectraceError: The endpoint is the page.
+    """
+    parts = urlsplit(endpoint)
+    host = (parts.hostname or "").removesuffix(".")
+    if (host in LOOPBACK or host.startswith("127.")) and parts.port == port:
+        raise SpectraceError(
+            f"--otlp-endpoint {endpoint} is the page of this command, which has the cycles "
+            "already: name another address, leave the option away, or add --no-page.",
+            exit_code=2,
+        )
+
+
 def exit_code(report: Report) -> int:
     """How the command ends after this last report."""
     if report.end is End.SERVER_DIED:
@@ -132,7 +152,9 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         str | None,
         typer.Option(
             metavar="URL",
-            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318.",
+            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318; "
+            "`env` for what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT "
+            "says. Nothing is sent without this option.",
             show_default=False,
         ),
     ] = None,
@@ -144,11 +166,14 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         taps: list[Tap] = []
         exporter = page = None
         if otlp_endpoint is not None:
-            exporter = opened.enter_context(exporting("otlp", otlp_endpoint, run, screen.note))
+            target = None if otlp_endpoint == _FROM_ENVIRONMENT else otlp_endpoint
+            exporter = opened.enter_context(exporting("otlp", target, run, screen.note))
             taps.append(exporter)
         if not no_page:
             kept = open_page(retain_s=retain, max_bytes=max_size, directory=store, port=port)
             hub, server = opened.enter_context(kept)
+            if exporter is not None:
+                refuse_own_page(exporter.endpoint, server.port)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
             page = server.url
         code = trace(

@@ -51,6 +51,11 @@ class ExporterTap:
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
 
+    @property
+    def endpoint(self) -> str:
+        """Where the exporter sends, as it says itself; empty if it does not."""
+        return str(getattr(self._exporter, "endpoint", ""))
+
     def lost(self) -> int:
         """Cycles that did not arrive so far."""
         return self._exporter.stats.lost_cycles
@@ -72,13 +77,13 @@ class ExporterTap:
 
 @contextmanager
 def exporting(
-    name: str, target: str, run: Run, note: Callable[[str], None]
+    name: str, target: str | None, run: Run, note: Callable[[str], None]
 ) -> Iterator[ExporterTap]:
     """An exporter that is closed at the end, within a second.
 
     Args:
         name: Of the format, as the entry point.
-        target: Where the cycles go.
+        target: Where the cycles go; None for what the environment says.
         run: What is known of the run so far.
         note: Takes the sentence on what did not arrive.
 
@@ -86,19 +91,20 @@ def exporting(
         SpectraceError: There is no such exporter, or the target cannot be one.
     """
     exporter = _factory(name)(target, run)
+    tap = ExporterTap(exporter)
     try:
-        yield ExporterTap(exporter)
+        yield tap
     finally:
         loss = exporter.close().loss()
         if loss:
-            note(f"To {target}: {loss}")
+            note(f"To {target or tap.endpoint}: {loss}")
 
 
-def _factory(name: str) -> Callable[[str, Run], Exporter]:
+def _factory(name: str) -> Callable[[str | None, Run], Exporter]:
     found = next(iter(entry_points(group=_GROUP, name=name)), None)
     try:
         if found is not None:
-            factory: Callable[[str, Run], Exporter] = found.load()
+            factory: Callable[[str | None, Run], Exporter] = found.load()
             return factory
     except ImportError as error:
         why = f" ({error})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from typing import cast
@@ -34,10 +35,10 @@ class FakeExporter:
 
     made: FakeExporter
 
-    def __init__(self, target: str, run: Run) -> None:
+    def __init__(self, target: str | None, run: Run) -> None:
         if target == "nowhere":
             raise SpectraceError("It is no address.", exit_code=2)
-        self.target = target
+        self.endpoint = target or "http://127.0.0.1:9/from/the/environment"
         self.run = run
         self.taken: list[Cycle] = []
         self.closed = 0
@@ -153,3 +154,33 @@ def test_losses_of_the_exporter_reach_the_table(monkeypatch: pytest.MonkeyPatch)
     )
     assert (result.exit_code, lost) == (0, [2])
     assert result.output == "To http://there: 2 cycles did not arrive.\n"
+
+
+@pytest.fixture
+def attachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `attach` find a server and the fake exporter, and trace nothing."""
+    found = EntryPoint("otlp", f"{__name__}:FakeExporter", "spectrace.exporters")
+    monkeypatch.setattr(exporting, "entry_points", lambda **_: [found])
+    monkeypatch.setattr(discover, "find_by_pid", lambda _pid: RUN)
+    monkeypatch.setattr(attach, "trace", lambda *_, **__: FakeExporter.made.add([cycle_of(1)] * 2))
+
+
+@pytest.mark.usefixtures("attachable")
+def test_the_environment_names_the_endpoint_where_that_is_asked_for() -> None:
+    """`env` leaves it to the exporter, whose own word for it is shown."""
+    result = CliRunner().invoke(app, ["attach", "70", "--no-page", "--otlp-endpoint", "env"])
+    assert "To http://127.0.0.1:9/from/the/environment: 1 cycles" in result.output
+
+
+@pytest.mark.usefixtures("attachable")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST.", "127.1.2.3"])
+def test_sending_to_the_own_page_is_refused(host: str) -> None:
+    """In a sentence, before anything is put into the server."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    arguments = ["attach", "70", "--port", port, "--otlp-endpoint", f"http://{host}:{port}"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, SpectraceError)
+    assert "is the page of this command" in str(result.exception)
+    assert FakeExporter.made.closed
+    assert FakeExporter.made.taken == []

@@ -45,6 +45,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     [
         ([], {}),
         (["--retain", "2m"], {"retain_s": 120.0}),
+        (["--retain", "9" * 400 + "h"], {"retain_s": 1e9}),
+        (["--max-size", "5000KB"], {"max_bytes": 5_000_000}),
         (["--max-size", "1.5GiB"], {"max_bytes": 1_610_612_736}),
         (["--port", "0"], {"port": 0}),
         (["--store", "kept/here"], {"directory": Path("kept/here")}),
@@ -68,6 +70,8 @@ def test_options_reach_the_page(
     [
         ["--retain", "0s"],
         ["--retain", "10"],
+        ["--retain", "999ms"],
+        ["--max-size", "1KB"],
         ["--max-size", "0GB"],
         ["--max-size", "much"],
         ["--port", "-1"],
