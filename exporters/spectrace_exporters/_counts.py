@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Sequence
 
+import requests
 from msgspec.structs import replace
 
 from spectrace.model import Cycle
 from spectrace.otlp.encode import span_count
 from spectrace_exporters import ExportStats
+
+NO_ANSWER = "no answer"
+_SAYS_NO_WHY = re.compile("[Ss]hutdown")
 
 
 class Counts:
@@ -73,6 +78,21 @@ class ErrorsOfThisThread(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the message as the last error."""
-        if record.thread == self._thread:
-            self._counts.note(record.getMessage())
+        """Keeps the message as the last error, unless it only says that there was one."""
+        if record.thread == self._thread and not _SAYS_NO_WHY.search(record.msg):
+            errors = [one for one in record.args or () if isinstance(one, Exception)]
+            self._counts.note(why(errors[0]) if errors else record.getMessage())
+
+
+def why(error: BaseException) -> str:
+    """The reason at the bottom of an error of `requests`, such as "connection refused"."""
+    if isinstance(error, requests.Timeout):
+        return NO_ANSWER
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror.lower()
+        # `requests` and urllib3 hold the error below in an argument or an attribute.
+        below = [getattr(inner, "reason", None), *inner.args, inner.__cause__, inner.__context__]
+        inner = next((one for one in below if isinstance(one, BaseException)), None)
+    return str(error)

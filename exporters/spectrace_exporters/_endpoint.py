@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from spectrace.errors import SpectraceError
@@ -33,6 +34,15 @@ def traces_endpoint(flag: str | None, environ: Mapping[str, str]) -> str:
     if exact := environ.get(_TRACES_ENDPOINT):
         return _checked(exact, _TRACES_ENDPOINT)
     return _with_path(_checked(environ.get(_ENDPOINT) or _DEFAULT, _ENDPOINT))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine itself, by its name or number."""
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _with_path(url: str) -> str:

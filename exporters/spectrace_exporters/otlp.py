@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import requests
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -20,8 +21,8 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from spectrace.model import Cycle, Run
 from spectrace.otlp.encode import Encoder
 from spectrace_exporters import ExportStats
-from spectrace_exporters._counts import Counts, ErrorsOfThisThread
-from spectrace_exporters._endpoint import traces_endpoint
+from spectrace_exporters._counts import NO_ANSWER, Counts, ErrorsOfThisThread
+from spectrace_exporters._endpoint import is_loopback, traces_endpoint
 from spectrace_exporters._waiting import WaitingCycles
 
 MAX_BATCH_SPANS = 512
@@ -29,6 +30,8 @@ MAX_BATCH_SPANS = 512
 
 _DEFAULT_SERVICE = "spectrace"
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
+_REDIRECTS = 300
+_NO_SUCCESS = 400
 _LOGGER = logging.getLogger("opentelemetry")
 
 
@@ -116,6 +119,8 @@ class OtlpExporter:
     def _give_up(self) -> None:
         """Counts as dropped what is not known to have arrived."""
         with self._news:
+            if self._in_flight and not self.stats.last_error:
+                self._counts.note(NO_ANSWER)
             self._counts.drop(self._in_flight + self._waiting.drain())
             self._counts.freeze()
 
@@ -156,6 +161,8 @@ class OtlpExporter:
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
             self._counts.note(f"{type(error).__name__}: {error}")
             sent = False
+        if not sent and not self.stats.last_error:
+            self._counts.note(NO_ANSWER)
         with self._news:
             self._counts.settle(len(cycles), len(spans), sent=sent)
             self._in_flight = []
@@ -184,8 +191,12 @@ def _encoder() -> Encoder:
 
 
 def _official_exporter(endpoint: str, counts: Counts) -> OTLPSpanExporter:
-    """The official exporter, with an ear on answers: it does not read partial success."""
+    """The official exporter, with an ear on answers: it does not read what they say.
+
+    A proxy of the environment does not get what is meant for this machine.
+    """
     session = requests.Session()
+    session.trust_env = not is_loopback(endpoint)
 
     def hear(response: requests.Response, *_: Any, **__: Any) -> None:
         rejected, reason = _rejected(response)
@@ -196,12 +207,30 @@ def _official_exporter(endpoint: str, counts: Counts) -> OTLPSpanExporter:
     return OTLPSpanExporter(endpoint=endpoint, session=session)
 
 
+class _NoAnswerError(Exception):
+    """Somebody answered that is no OTLP receiver; raised within a request, it fails that."""
+
+
 def _rejected(response: requests.Response) -> tuple[int, str]:
-    """How many spans the other side did not store, and why."""
-    if not response.ok:
+    """How many spans the other side did not store, and why.
+
+    Raises:
+        _NoAnswerError: It is a success, but not that of an OTLP receiver.
+    """
+    if response.status_code >= _NO_SUCCESS:
         return 0, ""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    answer = ExportTraceServiceResponse()
     try:
-        partial = ExportTraceServiceResponse.FromString(response.content).partial_success
-    except DecodeError:  # an answer that is no protobuf rejects nothing
-        return 0, ""
-    return partial.rejected_spans, partial.error_message
+        if response.status_code >= _REDIRECTS or kind.startswith("text/"):
+            raise DecodeError(kind)  # noqa: TRY301 - it reads as one that is no protobuf
+        if kind == "application/json":
+            json_format.Parse(response.content or b"{}", answer, ignore_unknown_fields=True)
+        else:
+            answer.ParseFromString(response.content)
+    except (DecodeError, json_format.ParseError):
+        raise _NoAnswerError(
+            f"the answer ({response.status_code}, {kind or 'no type'}) is not that of an OTLP "
+            "receiver: look at the address, and for a proxy"
+        ) from None
+    return answer.partial_success.rejected_spans, answer.partial_success.error_message

@@ -16,6 +16,7 @@ _NS_PER_US = 1e3
 # Every phase counts as itself and as a part of its parent.
 _COUNTED_AS = {name: (name, name.parent) if name.parent else (name,) for name in PhaseName}
 _VALUES = 65_536  # kept of one quantity
+_MOST_DRAFTS = 4096  # with a place of their own in a histogram
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,15 +287,18 @@ class _Values:
 
 
 class _Histogram:
-    """How often each number of correct drafts came, up to the most that could have come."""
+    """How often each number of correct drafts came, up to the most that could have come.
+
+    Its last place is 4,096 and holds whatever lies beyond.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._most = -1
 
     def add(self, correct_drafts: int, steps: int) -> None:
-        self._counts[correct_drafts] += 1
-        self._most = max(self._most, correct_drafts, steps)
+        self._counts[min(correct_drafts, _MOST_DRAFTS)] += 1
+        self._most = min(max(self._most, correct_drafts, steps), _MOST_DRAFTS)
 
     def places(self) -> tuple[int, ...]:
         return tuple(self._counts[place] for place in range(self._most + 1))

@@ -21,11 +21,14 @@ from spectrace.model import Rank, Run
 
 _SCHEDULER = re.compile(r"sglang::scheduler(?:_(.*))?")
 _RANK_PART = re.compile(r"[A-Z]+(?:_[A-Z]+)*\d+")
-_STARTING = re.compile(r"sglang::|sglang\.(?:launch_server|srt)\b|\bsglang serve\b")
+_PYTHON = re.compile(r"python[\d.]*t?")
+_SERVER_MODULE = re.compile(r"sglang\.(?:launch_server|srt\..+)")
+_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of the interpreter
 _OF_A_SERVER = re.compile(r"python|sglang")
 _BETWEEN = "sglang::data_parallel_controller"
 _ANCHOR_TRIES = 16
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_SGLANG_PORT = 30000
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ def find_by_pid(pid: int) -> Run:
         SpectraceError: No such process, not a Python process, no SGLang in it or not yet,
             or one of another user.
     """
+    if pid <= 0:
+        raise SpectraceError(
+            f"{pid} is no process id, which begin at 1: look at the servers with "
+            "`spectrace status`."
+        )
     table = _processes()
     if pid not in table:
         raise procfs.no_such_process(pid)
@@ -102,10 +110,7 @@ def find_by_url(url: str) -> Run:
         and _serves(connection.laddr.ip, addresses)
     ]
     if not listeners:
-        raise SpectraceError(
-            f"Nobody listens at {url} on this machine: is the server up? If it runs in a "
-            "container give the process id instead."
-        )
+        raise _nobody_listens(url, host, port)
     pids = sorted({connection.pid for connection in listeners if connection.pid})
     if not pids:
         raise SpectraceError(
@@ -213,11 +218,41 @@ def _line(pid: int, table: _Table) -> list[int]:
     return line
 
 
+def _is_starting(process: _Process) -> bool:
+    """Whether it runs SGLang's server, told by whole words of its command line.
+
+    `python -m sglang.launch_server`, `sglang serve`, and what SGLang has given a title;
+    not what only names a file or module of SGLang, such as an editor.
+    """
+    if process.title.startswith("sglang::"):
+        return True
+    program, *words = process.command or ("",)
+    if _PYTHON.fullmatch(program.rpartition("/")[2]) is None:
+        return False
+    while words and words[0].startswith("-") and words[0] not in ("-c", "-m", "-"):
+        del words[: 2 if words[0] in _OPTIONS_WITH_VALUE else 1]
+    if words[:1] == ["-m"]:
+        return any(_SERVER_MODULE.fullmatch(module) for module in words[1:2])
+    script = words[0] if words else ""
+    by_command = script.rpartition("/")[2] == "sglang" and words[1:2] == ["serve"]
+    return by_command or script.endswith("sglang/launch_server.py")
+
+
+def _starting(pid: int, table: _Table) -> int | None:
+    """A server without schedulers that the process is, stands below, or stands above.
+
+    Above all stands process 1, of which that says nothing.
+    """
+    line = _line(pid, table)
+    below = [other for other in table if pid in _line(other, table)] if pid != 1 else []
+    return next((near for near in (*line, *below) if _is_starting(table[near])), None)
+
+
 def _why_not(pid: int, table: _Table, roots: dict[int, int]) -> SpectraceError:
-    tree = [process for process in table.values() if pid in _line(process.pid, table)]
-    if any(_STARTING.search(" ".join(process.command)) for process in tree):
+    starting = _starting(pid, table)
+    if starting is not None:
         return SpectraceError(
-            f"SGLang in process {pid} is still starting: it has no scheduler yet. "
+            f"SGLang in process {starting} is still starting: it has no scheduler yet. "
             "Attach when it answers requests."
         )
     procfs.require_rights(pid)
@@ -286,25 +321,40 @@ def _anchor() -> tuple[int, int]:
 
 
 def _host_and_port(url: str) -> tuple[str, int]:
-    parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
-        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
-        port = None
-    if not parts.hostname or port is None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a bracket without its twin, or what is no port
+        host, port = None, None
+    else:
+        port = _DEFAULT_PORTS.get(parts.scheme) if port is None else port
+    if not host or not port:
         raise SpectraceError(
-            f"{url!r} is no address of a server: write it like http://127.0.0.1:30000."
+            f"{url!r} is no address of a server: write it like http://127.0.0.1:{_SGLANG_PORT}."
         )
-    return parts.hostname, port
+    return host, port
+
+
+def _nobody_listens(url: str, host: str, port: int) -> SpectraceError:
+    if f":{port}" not in url:
+        return SpectraceError(
+            f"Nobody listens at {host}, port {port}, on this machine: the address names no port, "
+            f"and a server of SGLang listens at {_SGLANG_PORT} if not told otherwise; "
+            f"add :{_SGLANG_PORT}."
+        )
+    return SpectraceError(
+        f"Nobody listens at {url} on this machine: is the server up? If it runs in a "
+        "container give the process id instead."
+    )
 
 
 def _local_addresses(host: str, url: str) -> set[str]:
     """The addresses behind a host name, all of this machine."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
-    except OSError:
+    except (OSError, UnicodeError):  # not found, or too long to be looked for
         raise SpectraceError(
-            f"The host of {url} is not known: write it like http://127.0.0.1:30000."
+            f"The host of {url} is not known: write it like http://127.0.0.1:{_SGLANG_PORT}."
         ) from None
     local = {
         address.address.partition("%")[0]

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
 from spectrace.attach import discover
 from spectrace.attach.inject import Options
@@ -17,6 +17,7 @@ from spectrace.attach.session import End, TraceSession
 from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
+from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -28,33 +29,52 @@ from spectrace.cli.page_options import (
     StoreOption,
     duration_option,
 )
+from spectrace.cli.report import Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
-from spectrace.cli.table import Report
+from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
 from spectrace.probe.layout import DEFAULT_UNITS, MIN_UNITS, UNIT_BYTES
 from spectrace.server.open import open_page
+from spectrace.server.security import LOOPBACK
 from spectrace.server.traced import PageTap
 
 _SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
+_FROM_ENVIRONMENT = "env"
 
 
 def screen_for(*, json: bool) -> Screen:
     """JSON where it was asked for, a live table on a terminal, lines elsewhere."""
     if json:
         return JsonScreen(sys.stdout)
-    console = Console()
+    console = OutputConsole()
     return LiveScreen(console) if console.is_terminal else LineScreen(console)
 
 
-def trace(
+def find(pid: int | None, url: str | None) -> Run:
+    """The server by its process or by its address.
+
+    Raises:
+        BadParameter: Neither is given, or both are.
+        SpectraceError: There is no such server, or we may not look into it.
+    """
+    if pid is not None and url is None:
+        return discover.find_by_pid(pid)
+    if url is not None and pid is None:
+        return discover.find_by_url(url)
+    raise typer.BadParameter("give the server's process id or its --url, one of them.")
+
+
+def trace(  # noqa: PLR0913 - each is a part that tests replace
     run: Run,
     open_session: Callable[[Run], AbstractContextManager[Session]],
     screen: Screen,
     stop: Stop,
     *,
     duration_s: float | None = None,
+    page: str | None = None,
+    export_lost: Callable[[], int] | None = None,
 ) -> int:
     """Traces a server and shows it.
 
@@ -64,6 +84,8 @@ def trace(
         screen: Where to show it.
         stop: Ends it.
         duration_s: Ends it after so many seconds.
+        page: Address of the page, where there is one; told once the probe is in.
+        export_lost: Cycles that an exporter could not deliver, where there is one.
 
     Returns:
         The exit code: 0, 1 where the probe could not be taken out or had failed, 3 where
@@ -74,7 +96,26 @@ def trace(
     """
     screen.found(run)
     with open_session(run) as session:
-        return exit_code(Follower(session, screen).follow(stop, duration_s))
+        if page is not None:
+            screen.note(f"The page: {page}")
+        follower = Follower(session, screen, export_lost=export_lost)
+        return exit_code(follower.follow(stop, duration_s))
+
+
+def refuse_own_page(endpoint: str, port: int) -> None:
+    """Refuses to send to the page of this very command, which has the cycles already.
+
+    Raises:
+        SpectraceError: The endpoint is the page.
+    """
+    parts = urlsplit(endpoint)
+    host = (parts.hostname or "").removesuffix(".")
+    if (host in LOOPBACK or host.startswith("127.")) and parts.port == port:
+        raise SpectraceError(
+            f"--otlp-endpoint {endpoint} is the page of this command, which has the cycles "
+            "already: name another address, leave the option away, or add --no-page.",
+            exit_code=2,
+        )
 
 
 def exit_code(report: Report) -> int:
@@ -140,27 +181,30 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         str | None,
         typer.Option(
             metavar="URL",
-            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318.",
+            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318; "
+            "`env` for what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT "
+            "says. Nothing is sent without this option.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
-    if (pid is None) == (url is None):
-        raise typer.BadParameter("give the server's process id or its --url, one of them.")
     screen = screen_for(json=json)
     with stop_on_signals() as stop, ExitStack() as opened:
-        run = discover.find_by_url(url) if url else discover.find_by_pid(pid or 0)
+        run = find(pid, url)
         taps: list[Tap] = []
-        exporter = None
+        exporter = page = None
         if otlp_endpoint is not None:
-            exporter = opened.enter_context(exporting("otlp", otlp_endpoint, run, screen.note))
+            target = None if otlp_endpoint == _FROM_ENVIRONMENT else otlp_endpoint
+            exporter = opened.enter_context(exporting("otlp", target, run, screen.note))
             taps.append(exporter)
         if not no_page:
             kept = open_page(retain_s=retain, max_bytes=max_size, directory=store, port=port)
             hub, server = opened.enter_context(kept)
+            if exporter is not None:
+                refuse_own_page(exporter.endpoint, server.port)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
-            screen.note(f"The page: {server.url}")
+            page = server.url
         options = options_of(timing, sample_every, ring_size)
         code = trace(
             run,
@@ -168,6 +212,8 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
             screen,
             stop,
             duration_s=duration,
+            page=page,
+            export_lost=exporter.lost if exporter else None,
         )
         nobody_waits = not json and duration is None  # for this command to end
         if code == _SERVER_DIED and not no_page and nobody_waits:

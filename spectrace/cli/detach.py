@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from spectrace.attach import discover, inject, ring_file
 from spectrace.attach.inject import TakenOut
-from spectrace.cli.screens import removal_lines
-from spectrace.cli.table import Removal
+from spectrace.cli.figures import removal_lines
+from spectrace.cli.report import Removal
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
 
@@ -21,6 +22,9 @@ def detach(
     """Take the tracer out of all ranks of a server, whoever put it in."""
     run = discover.find_by_pid(pid)
     traced = [rank for rank in run.ranks if ring_file.ring_path(rank.pid).exists()]
+    for rank in traced:  # all are told first, so that they leave together
+        with suppress(SpectraceError):  # taking it out will say it
+            inject.ask_pid_to_leave(rank.pid)
     removals = take_out_all(traced, lambda rank: inject.take_out_pid(rank.pid))
     for line in removal_lines(removals) or [nothing_there(run)]:
         typer.echo(line)

@@ -51,6 +51,11 @@ class ExporterTap:
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
 
+    @property
+    def endpoint(self) -> str:
+        """Where the exporter sends, as it says itself; empty if it does not."""
+        return str(getattr(self._exporter, "endpoint", ""))
+
     def lost(self) -> int:
         """Cycles that did not arrive so far."""
         return self._exporter.stats.lost_cycles
@@ -65,33 +70,46 @@ class ExporterTap:
         self._exporter.add(cycles)
 
     def end(self, run: Run, end: End | None) -> None:
-        """Nothing: what still waits is sent when the exporter is closed."""
+        """Sends what still waits, so that the last report knows what did not arrive."""
+        del run, end
+        self._exporter.close()
 
 
 @contextmanager
 def exporting(
-    name: str, target: str, run: Run, note: Callable[[str], None]
+    name: str, target: str | None, run: Run, note: Callable[[str], None]
 ) -> Iterator[ExporterTap]:
     """An exporter that is closed at the end, within a second.
 
     Args:
         name: Of the format, as the entry point.
-        target: Where the cycles go.
+        target: Where the cycles go; None for what the environment says.
         run: What is known of the run so far.
         note: Takes the sentence on what did not arrive.
 
     Raises:
         SpectraceError: There is no such exporter, or the target cannot be one.
     """
-    found = next(iter(entry_points(group=_GROUP, name=name)), None)
-    if found is None:
-        raise SpectraceError(
-            f"The exporter {name!r} is not installed here: install spectrace again, whole."
-        )
-    exporter: Exporter = found.load()(target, run)
+    exporter = _factory(name)(target, run)
+    tap = ExporterTap(exporter)
     try:
-        yield ExporterTap(exporter)
+        yield tap
     finally:
         loss = exporter.close().loss()
         if loss:
-            note(f"To {target}: {loss}")
+            note(f"To {target or tap.endpoint}: {loss}")
+
+
+def _factory(name: str) -> Callable[[str | None, Run], Exporter]:
+    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    try:
+        if found is not None:
+            factory: Callable[[str | None, Run], Exporter] = found.load()
+            return factory
+    except ImportError as error:
+        why = f" ({error})"
+    else:
+        why = ""
+    raise SpectraceError(
+        f"The exporter {name!r} is not installed here{why}: install spectrace again, whole."
+    )

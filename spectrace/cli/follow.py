@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,15 +11,16 @@ import msgspec
 from spectrace.analysis.summary import Summary
 from spectrace.attach.inject import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall
+from spectrace.cli.report import Removal, Report
 from spectrace.cli.screens import Screen
 from spectrace.cli.stopping import Stop
-from spectrace.cli.table import Removal, Report
 from spectrace.cli.window import CycleWindow
 from spectrace.model import Cycle, Run
 
 _NS_PER_S = 1e9
 _POLL_S = 0.05
 _INSTALL_PATIENCE_S = 1.0  # an idle server hooks the worker only at its next cycle
+_DEAD = "dead"
 _PAUSE_PER_DRAWING = 9  # drawing takes a tenth of our time at most: the server needs the CPU
 
 
@@ -70,15 +71,25 @@ class Follower:
         session: The session, already attached.
         screen: Where reports go.
         clock: The time.
+        export_lost: Cycles that an exporter could not deliver, where there is one.
     """
 
-    def __init__(self, session: Session, screen: Screen, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        screen: Screen,
+        clock: Clock | None = None,
+        *,
+        export_lost: Callable[[], int] | None = None,
+    ) -> None:
         self._session = session
         self._screen = screen
         self._clock = clock or Clock()
+        self._export_lost = export_lost
         self._start_ns = self._clock.now_ns()
         self._window = CycleWindow(self._start_ns)
-        self._told_stall = False
+        self._told_stall = False  # as far as it was known
+        self._stall_told_of: set[str] = set()  # names of ranks whose whole stall was told
         self._next_show_ns = self._start_ns + int(screen.every_s * _NS_PER_S)
 
     def follow(self, stop: Stop, duration_s: float | None = None) -> Report:
@@ -96,6 +107,7 @@ class Follower:
         finally:
             self._screen.close()
         report = self._leave()
+        self._say_stall(self._stalls_to_tell(), over=True)
         self._screen.ended(report)
         return report
 
@@ -109,18 +121,30 @@ class Follower:
 
     def _step(self) -> None:
         self._window.add(self._session.poll(), self._clock.now_ns())
-        if not self._told_stall:
-            self._tell_stall()
+        self._tell_stall()
         now_ns = self._clock.now_ns()
         if self._told_stall and now_ns >= self._next_show_ns:
             self._screen.show(self._report(self._window.summary(now_ns)))
             self._plan_next_show(now_ns)
 
     def _tell_stall(self) -> None:
-        stalls = tuple(self._session.stall())
-        if all(stall.installed for stall in stalls) or self._passed_s() >= _INSTALL_PATIENCE_S:
-            self._screen.attached(stalls)
+        """Tells it once as far as it is known, and the rest of each rank when it is known."""
+        stalls = self._stalls_to_tell()
+        installed = tuple(stall for stall in stalls if stall.installed)
+        if self._told_stall:
+            self._say_stall(installed)
+        elif len(installed) == len(stalls) or self._passed_s() >= _INSTALL_PATIENCE_S:
+            self._say_stall(stalls)
             self._told_stall = True
+
+    def _stalls_to_tell(self) -> tuple[Stall, ...]:
+        stalls = self._session.stall()
+        return tuple(stall for stall in stalls if stall.rank not in self._stall_told_of)
+
+    def _say_stall(self, stalls: tuple[Stall, ...], *, over: bool = False) -> None:
+        if stalls:
+            self._screen.attached(stalls, over=over)
+        self._stall_told_of.update(stall.rank for stall in stalls if stall.installed)
 
     def _plan_next_show(self, began_ns: int) -> None:
         now_ns = self._clock.now_ns()
@@ -144,10 +168,19 @@ class Follower:
             unix_ns=run.unix_ns(self._clock.now_ns()),
             run_id=run.run_id,
             server_pid=run.server_pid,
-            session=self._session.facts(),
+            session=_with_the_dead(self._session.facts()),
             stall=tuple(self._session.stall()),
             summary=summary,
+            export_lost=self._export_lost() if self._export_lost else None,
         )
+
+
+def _with_the_dead(facts: SessionFacts) -> SessionFacts:
+    """The same facts, in which no rank is in the state that its process died in."""
+    ranks = tuple(
+        rank if rank.alive else msgspec.structs.replace(rank, state=_DEAD) for rank in facts.ranks
+    )
+    return msgspec.structs.replace(facts, ranks=ranks)
 
 
 def _removals(facts: SessionFacts, taken_out: Sequence[TakenOut]) -> tuple[Removal, ...]:

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from spectrace import __version__
 from spectrace.cli.attach import attach
 from spectrace.cli.detach import detach
 from spectrace.cli.mode import mode
+from spectrace.cli.output import drop_what_waits, refused
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
 from spectrace.errors import SpectraceError
 
 _INTERRUPTED = 130
 
+
+class Commands(TyperGroup):
+    """The commands, of which a broken output is an error that is said; typer hides it."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # a click.Context
+        """Runs the command.
+
+        Raises:
+            SpectraceError: As the command, and where the system refuses something.
+        """
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            raise refused(error) from error
+
+
 app = typer.Typer(
     name="spectrace",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,12 +72,20 @@ def spectrace(
 def main() -> None:
     """Runs a command; what went wrong is said in one line on stderr."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # what cannot be written is to be said here
     except SpectraceError as error:
-        typer.echo(f"spectrace: {' '.join(str(error).split())}", err=True)
-        sys.exit(error.exit_code)
+        _fail(error)
+    except OSError as error:
+        _fail(refused(error))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has left, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+
+
+def _fail(error: SpectraceError) -> NoReturn:
+    drop_what_waits()
+    with contextlib.suppress(OSError):
+        typer.echo(f"spectrace: {' '.join(str(error).split())}", err=True)
+    sys.exit(error.exit_code)

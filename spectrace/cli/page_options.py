@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,11 @@ from spectrace.server.run import DEFAULT_PORT
 RETAIN: Any = "10m"
 MAX_SIZE: Any = "1GB"
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?")
-_POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4}
+_LEAST_BYTES = 1_000_000  # some minutes of a slow server, in a few of the store's files
+_LEAST_S = 1.0
+_MOST_S = 1e9  # thirty years
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def duration_option(text: str) -> float:
@@ -31,19 +35,33 @@ def duration_option(text: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def retain_option(text: str) -> float:
+    """Seconds for which cycles are kept, at least one.
+
+    Raises:
+        BadParameter: It is no duration, or too short.
+    """
+    seconds = duration_option(text)
+    if seconds < _LEAST_S:
+        raise typer.BadParameter(f"{text!r} keeps nothing: write 1s or more, such as 2m or 1h.")
+    return min(seconds, _MOST_S)
+
+
 def size_option(text: str) -> int:
     """Bytes of a size on the command line, such as 500MB, 1GB or 1GiB.
 
     Raises:
-        BadParameter: It is no size, or one of nothing.
+        BadParameter: It is no size, or too little for a store.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size: write 500MB, 1GB or 1GiB.")
     number, prefix, binary = match.groups()
-    size = int(float(number) * (1024 if binary else 1000) ** _POWERS[prefix])
-    if size <= 0:
-        raise typer.BadParameter(f"{text!r} leaves no room: write 500MB, 1GB or 1GiB.")
+    size = int(Decimal(number) * (1024 if binary else 1000) ** _POWERS[prefix])
+    if size < _LEAST_BYTES:
+        raise typer.BadParameter(
+            f"{text!r} leaves no room: write 1MB or more, such as 500MB, 1GB or 1GiB."
+        )
     return size
 
 
@@ -78,7 +96,7 @@ PortOption = Annotated[
 RetainOption = Annotated[
     float,
     typer.Option(
-        parser=duration_option,
+        parser=retain_option,
         metavar="TIME",
         help=f"Keep cycles for so long; {RETAIN} if not given.",
         show_default=False,

@@ -6,12 +6,13 @@ import sys
 from typing import Protocol, TextIO
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from spectrace.attach.session import End, Stall
-from spectrace.cli import table
-from spectrace.cli.table import Report
+from spectrace.cli import figures, table
+from spectrace.cli.report import Report
 from spectrace.model import Run
 
 _ENDS = {
@@ -41,8 +42,13 @@ class Screen(Protocol):
     def found(self, run: Run) -> None:
         """A server was found and will be attached to."""
 
-    def attached(self, stalls: tuple[Stall, ...]) -> None:
-        """The probe is in, and attaching held the ranks up for so long."""
+    def attached(self, stalls: tuple[Stall, ...], *, over: bool = False) -> None:
+        """The probe is in, and attaching held these ranks up for so long.
+
+        Args:
+            stalls: Of the ranks.
+            over: The session has ended: what has not happened does not happen any more.
+        """
 
     def show(self, report: Report) -> None:
         """What the last seconds showed."""
@@ -80,29 +86,33 @@ class LineScreen:
         ranks = ", ".join(f"{rank.name} (process {rank.pid})" for rank in run.ranks)
         self.say(f"Attaching to server {run.server_pid}: {ranks}.")
 
-    def attached(self, stalls: tuple[Stall, ...]) -> None:
+    def attached(self, stalls: tuple[Stall, ...], *, over: bool = False) -> None:
         """Says for how long each rank was held up."""
-        for line in table.stall_lines(stalls):
+        for line in figures.stall_lines(stalls, over=over):
             self.say(line)
 
     def show(self, report: Report) -> None:
         """Prints the line."""
-        self.say(table.one_line(report))
+        self.say(figures.one_line(report))
 
     def ended(self, report: Report) -> None:
         """Says how the session ended and prints its table."""
         if report.end is not None:
             self.say(_ENDS[report.end])
         if report.end not in (End.SERVER_DIED, End.TAKEN_OUT):
-            for line in removal_lines(report.removals):
+            for line in figures.removal_lines(report.removals):
                 self.say(line)
         self.say("")
         self.say(f"The whole session, {report.summary.window_s:,.1f} s:")
-        self._console.print(table.render(report), highlight=False)
+        self._console.print(self.whole(report), highlight=False)
+
+    def whole(self, report: Report) -> RenderableType:
+        """The table of the session."""
+        return table.render(report)
 
 
 class LiveScreen(LineScreen):
-    """A table that is drawn again four times a second.
+    """A table that is drawn again four times a second, and never higher than the terminal.
 
     Args:
         console: A terminal.
@@ -116,13 +126,22 @@ class LiveScreen(LineScreen):
 
     def close(self) -> None:
         """Takes the live table away; the last one is printed by `ended`."""
+        if self._live.is_started:
+            # Stopping draws a last time, without a limit: what has scrolled out then would stay.
+            self._live.update(Text(""), refresh=True)
         self._live.stop()
 
     def show(self, report: Report) -> None:
         """Draws the table."""
         if not self._live.is_started:
             self._live.start()
-        self._live.update(table.render(report), refresh=True)
+        picture = table.fit(report, self._console, self._console.height - 1)
+        # On a line of its own the ^C that a terminal echoes moves nothing.
+        self._live.update(Group(picture, Text("")), refresh=True)
+
+    def whole(self, report: Report) -> RenderableType:
+        """The table of the session, laid out as the live one was."""
+        return table.render(report, table.wide(self._console))
 
 
 class JsonScreen:
@@ -147,7 +166,7 @@ class JsonScreen:
     def found(self, run: Run) -> None:
         """Every object names the ranks."""
 
-    def attached(self, stalls: tuple[Stall, ...]) -> None:
+    def attached(self, stalls: tuple[Stall, ...], *, over: bool = False) -> None:
         """Every object carries the stalls."""
 
     def show(self, report: Report) -> None:
@@ -158,26 +177,3 @@ class JsonScreen:
     def ended(self, report: Report) -> None:
         """Writes the last object."""
         self.show(report)
-
-
-def removal_lines(removals: tuple[table.Removal, ...]) -> list[str]:
-    """What was taken out, and what could not be, in sentences."""
-    lines = []
-    out = [removal.rank for removal in removals if removal.removed]
-    if out:
-        lines.append(f"The probe is out of {_listed(out)}: the server goes on without it.")
-    for removal in removals:
-        if removal.foreign:
-            lines.append(
-                f"{removal.rank}: other code wrapped {_listed(list(removal.foreign))} after us. "
-                "Our wrapper stays below it and only passes calls through."
-            )
-        if not removal.removed:
-            lines.append(f"{removal.rank} keeps the probe: {removal.reason.rstrip('.')}.")
-    return lines
-
-
-def _listed(names: list[str]) -> str:
-    """`A`, `A and B`, or `A, B and C`."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

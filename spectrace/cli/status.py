@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from spectrace.attach import discover, procfs, ring_file
 from spectrace.attach.modes import MODES
 from spectrace.cli import numbers
+from spectrace.cli.output import OutputConsole
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -70,6 +70,7 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Write one JSON array.")] = False,
 ) -> None:
     """List the servers on this machine, their ranks, and who traces them."""
+    ring_file.sweep()  # what a killed spectrace and then a killed server left behind
     servers = [
         ServerStatus(
             run_id=run.run_id,
@@ -82,7 +83,7 @@ def status(
     if json:
         typer.echo(msgspec.json.encode(servers).decode())
     elif servers:
-        Console().print(render(servers))
+        OutputConsole().print(render(servers))
         for note in notes(servers):
             typer.echo(note)
     else:

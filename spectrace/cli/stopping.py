@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _POLL_S = 0.1
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -34,17 +34,23 @@ def stop_on_signals() -> Iterator[Stop]:
     """Gives a `Stop` that Ctrl-C, SIGTERM and a closed terminal request.
 
     To be used in the main thread, which alone may set handlers of signals. A signal that is
-    ignored, as SIGHUP under `nohup`, stays ignored.
+    ignored, as SIGHUP under `nohup`, stays ignored. After the first one all are ignored until
+    the process exits: a second one must not cut short what the first one asked for.
     """
     stop = Stop()
 
     def request(_number: int, _frame: FrameType | None) -> None:
         stop.request()
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
 
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, request) for number in heard}
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in heard}
+    for number in heard:
+        signal.signal(number, request)
     try:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if not stop.requested:
+                signal.signal(number, handler)

@@ -10,6 +10,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 MAX_INT64 = (1 << 63) - 1
 MAX_INT32 = (1 << 31) - 1
+MAX_DRAFTS = 4096
+"""Draft steps, branches, and tokens drafted or found correct, of one request in one cycle."""
 MAX_TEXT = 4096
 """Characters of an id or a name."""
 MAX_ARGUMENT = 128 * 1024

@@ -26,8 +26,10 @@ from spectrace.model import (
 from spectrace.otlp import ids, names
 from spectrace.otlp.attributes import (
     MAX_ARGUMENT,
+    MAX_DRAFTS,
     MAX_INT32,
     MAX_INT64,
+    MAX_VALUES,
     Attributes,
     RefusedError,
     choice,
@@ -288,10 +290,10 @@ def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
         group=attributes.text(names.GROUP),
         number=attributes.integer(names.NUMBER),
         kind=attributes.choice(names.KIND, CycleKind),
-        batch_size=attributes.integer(names.BATCH_SIZE, high=MAX_INT32),
-        steps=attributes.integer(names.STEPS, high=MAX_INT32),
-        topk=attributes.integer(names.TOPK, high=MAX_INT32),
-        draft_tokens=attributes.integer(names.DRAFT_TOKENS, high=MAX_INT32),
+        batch_size=attributes.integer(names.BATCH_SIZE, high=MAX_VALUES),
+        steps=attributes.integer(names.STEPS, high=MAX_DRAFTS),
+        topk=attributes.integer(names.TOPK, high=MAX_DRAFTS),
+        draft_tokens=attributes.integer(names.DRAFT_TOKENS, high=MAX_DRAFTS),
         ranks=(),
         requests=_read_requests(attributes) if names.REQUEST_IDS in attributes else None,
         padded_batch=attributes.optional_integer(names.PADDED_BATCH, high=MAX_INT32),
@@ -305,8 +307,8 @@ def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
 def _read_requests(attributes: Attributes) -> tuple[RequestRow, ...]:
     request_ids = attributes.texts(names.REQUEST_IDS)
     count = len(request_ids)
-    drafts = attributes.integers(names.CORRECT_DRAFTS, low=_NOT_VERIFIED, high=MAX_INT32)
-    output = attributes.integers(names.OUTPUT_TOKENS, high=MAX_INT32)
+    drafts = attributes.integers(names.CORRECT_DRAFTS, low=_NOT_VERIFIED, high=MAX_DRAFTS)
+    output = attributes.integers(names.OUTPUT_TOKENS, high=MAX_VALUES)
     overshoot = attributes.flags(names.OVERSHOOT, count)
     health_check = attributes.flags(names.HEALTH_CHECK, count)
     _check_lengths(count, drafts, output, overshoot, health_check)

@@ -35,7 +35,8 @@ class Encoder:
 
     Args:
         service: What `service.name` begins with; the lane is added.
-        attributes: Resource attributes to add to every span. Those of `names` win.
+        attributes: Resource attributes to add to every span. Those of `names` win, and none
+            begins with `spectrace.`.
     """
 
     def __init__(
@@ -44,7 +45,11 @@ class Encoder:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         self._service = service
-        self._attributes = dict(attributes or {})
+        self._attributes = {
+            name: value
+            for name, value in (attributes or {}).items()
+            if not name.startswith(f"{names.SCOPE}.")
+        }
         self._resources: _Resources | None = None
 
     def spans(self, run: Run, cycle: Cycle) -> list[ReadableSpan]:

@@ -24,6 +24,7 @@ JSON = "application/json"
 
 _GZIP = 16 + zlib.MAX_WBITS
 _INVALID_ARGUMENT = 3  # of google.rpc.Code: the request will not succeed if repeated
+_CODES = {408: 4, 405: 12, 503: 14}  # likewise: late, not implemented, unavailable for now
 _REASONS_SHOWN = 3
 
 
@@ -74,13 +75,27 @@ def receive(body: bytes, content_type: str | None, content_encoding: str | None)
         400 for a body that is no protobuf, 413 for one that is too long, 415 for another
         type or encoding.
     """
-    media_type = (content_type or "").partition(";")[0].strip().lower()
+    media_type = _media_type(content_type)
     try:
         _check_type(media_type)
         batch = read_spans(_parse(_decompress(body, content_encoding)))
     except _FailedError as failure:
         return _failure(failure, media_type)
     return Answer(200, PROTOBUF, _response(batch), batch)
+
+
+def failure(status: int, message: str, content_type: str | None) -> Answer:
+    """The answer to a request that fails for a reason outside its body, in the request's type."""
+    return _failure(_FailedError(status, message), _media_type(content_type))
+
+
+def too_long(content_type: str | None) -> Answer:
+    """The answer to a body of more than `MAX_BODY_BYTES`, which need not be read to its end."""
+    return _failure(_too_long(), _media_type(content_type))
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
 
 
 def _check_type(media_type: str) -> None:
@@ -130,11 +145,11 @@ def _parse(body: bytes) -> ExportTraceServiceRequest:
 
 def _failure(failure: _FailedError, media_type: str) -> Answer:
     """The answer in the type of the request, as OTLP wants it."""
-    message = str(failure)
+    message, code = str(failure), _CODES.get(failure.status, _INVALID_ARGUMENT)
     if media_type == JSON:
-        body = json.dumps({"code": _INVALID_ARGUMENT, "message": message}).encode()
+        body = json.dumps({"code": code, "message": message}).encode()
         return Answer(failure.status, JSON, body)
-    body = Status(code=_INVALID_ARGUMENT, message=message).SerializeToString()
+    body = Status(code=code, message=message).SerializeToString()
     return Answer(failure.status, PROTOBUF, body)
 
 

@@ -11,7 +11,6 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
 from fastapi.sse import EventSourceResponse
 
-from spectrace.otlp.receive import MAX_BODY_BYTES
 from spectrace.server.hub import Hub
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.receiver import Receiver
@@ -23,6 +22,7 @@ from spectrace.store.source import PAGE as PAGE_CYCLES
 MOST_CYCLES = 2000  # of one answer
 _MOST_NAME = 64
 _INT64 = (1 << 63) - 1
+_METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 RunId = Annotated[str, Path(max_length=_MOST_NAME)]
 Group = Annotated[str, Query(max_length=_MOST_NAME)]
@@ -42,12 +42,11 @@ def create_app(hub: Hub, *, hosts: Iterable[str] = (), page: FilePath = PAGE) ->
         title="spectrace",
         openapi_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        max_body_size=MAX_BODY_BYTES,
         lifespan=lambda _: _running(hub, receiver),
     )
     app.include_router(_api(hub))
     if receiver is not None:
-        app.add_api_route("/v1/traces", receiver.post, methods=["POST"])
+        app.add_api_route("/v1/traces", receiver.answer, methods=_METHODS)
     app.mount("/", page_files(page))
     app.add_middleware(LocalOnly, hosts=tuple(hosts))
     return app
@@ -97,7 +96,7 @@ def _api(hub: Hub) -> APIRouter:
     @api.get("/live")
     async def live() -> Response:
         if hub.live.listeners >= MOST_LISTENERS:
-            raise HTTPException(503, "Too many pages are open: close one.")
+            raise HTTPException(503, "Too many pages are open: close one.", {"connection": "close"})
         return EventSourceResponse(hub.live.stream(hub.greeting))
 
     return api

@@ -16,6 +16,7 @@ from spectrace.analysis.summary import summarize
 from spectrace.model import Cycle, Run
 from spectrace.server.live import Live, cycles_event, state_event
 from spectrace.server.state import (
+    LOST_AFTER_S,
     Digest,
     Life,
     RunFacts,
@@ -50,12 +51,17 @@ class _Entry:
         self.source = source
         self.facts = RunFacts()
         self.ended: tuple[Life, str] | None = None
-        self.fed_s = -math.inf
+        self.fed_s = self.seen_s = -math.inf
         self.is_stale = True
         self.digest = Digest()
         self.stats = Stats(
             cycles=0, bytes=0, first_ns=None, last_ns=None, first_n=None, last_n=None
         )
+
+    @property
+    def is_traced_here(self) -> bool:
+        """Whether a session in this process follows it."""
+        return self.source is Source.ATTACHED and self.ended is None
 
 
 class Hub:
@@ -94,21 +100,34 @@ class Hub:
         """Whether cycles can come in."""
         return self._sink is not None
 
-    def put_run(self, run: Run, source: Source) -> None:
+    def put_run(self, run: Run, source: Source) -> bool:
         """Takes in what is known about a run, in place of what was known before.
 
-        A run that had been declared ended goes on.
+        A run that had been declared ended goes on. Beyond 64 runs the one that was silent for
+        longest goes.
+
+        Returns:
+            False where the run is traced from here, and somebody else sends it too: that of
+            the sender is not wanted.
         """
         with self._lock:
             entry = self._entries.get(run.run_id)
+            if entry is not None and entry.is_traced_here and source is not Source.ATTACHED:
+                return False
             is_news = entry is None or entry.run != run
             if entry is None or entry.source is not source:
                 entry = self._entries[run.run_id] = _Entry(run, source)
-            entry.run, entry.ended = run, None
-            while len(self._entries) > _RUNS:
-                del self._entries[min(self._entries, key=lambda key: self._entries[key].fed_s)]
+            entry.run, entry.ended, entry.seen_s = run, None, self._clock_s()
+            self._make_room(entry)
         if is_news and self._sink is not None:
             self._sink.put_run(run)
+        return True
+
+    def _make_room(self, newcomer: _Entry) -> None:
+        others = (one for one in self._entries.values() if one is not newcomer)
+        idle = sorted((one for one in others if not one.is_traced_here), key=lambda one: one.seen_s)
+        for one in idle[: max(0, len(self._entries) - _RUNS)]:
+            del self._entries[one.run.run_id]
 
     def tell(self, run_id: str, facts: RunFacts) -> None:
         """Takes in what a source knows about its run beside the cycles."""
@@ -138,7 +157,7 @@ class Hub:
             for cycle in cycles:
                 entry = self._entries.get(cycle.run_id)
                 if entry is not None and cycle.ranks:
-                    entry.fed_s, entry.is_stale = now_s, True
+                    entry.fed_s = entry.seen_s = now_s
                     self._waiting.append(cycle)
             del self._waiting[:-_WAITING_CYCLES]
 
@@ -162,6 +181,9 @@ class Hub:
             return
         if self._sink is not None:
             self._sink.add(cycles, wait=False)
+        with self._lock:  # only now: a refresh meanwhile could not have seen them
+            for run_id in {cycle.run_id for cycle in cycles} & self._entries.keys():
+                self._entries[run_id].is_stale = True
         if self.live.listeners:
             self.live.publish([encode_cycle(cycle) for cycle in _by_start(cycles)])
 
@@ -177,7 +199,8 @@ class Hub:
             await asyncio.sleep(max(_REFRESH_S - took_s, _REST * took_s))
 
     def refresh(self) -> None:
-        """Sums up the runs of which something new has come."""
+        """Sums up the runs of which something new has come; forgets those of which all is gone."""
+        self._forget_expired()
         with self._lock:
             stale = [entry for entry in self._entries.values() if entry.is_stale]
             for entry in stale:
@@ -185,6 +208,17 @@ class Hub:
         for entry in stale:
             entry.stats = self.store.stats(entry.run.run_id)
             entry.digest = digest(self.store.recent(entry.run.run_id, WINDOW_S))
+
+    def _forget_expired(self) -> None:
+        if self._sink is None:
+            return
+        held = {run.run_id for run in self.store.runs()}
+        before_s = self._clock_s() - LOST_AFTER_S
+        with self._lock:
+            for run_id, entry in list(self._entries.items()):
+                is_quiet = entry.seen_s < before_s and not entry.is_traced_here
+                if is_quiet and entry.stats.cycles and run_id not in held:
+                    del self._entries[run_id]
 
     def encoded_state(self) -> bytes:
         """The JSON of the state."""
@@ -222,7 +256,7 @@ class Hub:
             algorithm=facts.algorithm,
             overlap=facts.overlap,
             device=facts.device,
-            lost=facts.lost,
+            lost=msgspec.structs.replace(facts.lost, stored=entry.stats.lost),
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
         )

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from weakref import WeakSet
 
 from fastapi.sse import format_sse_event
 
@@ -100,7 +101,7 @@ class Live:
     """All browsers that listen; it belongs to the event loop."""
 
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
+        self._listeners: WeakSet[Listener] = WeakSet()  # one whose stream never began goes too
         self._closed = False
 
     @property
@@ -118,10 +119,8 @@ class Live:
         for listener in self._listeners:
             listener.set_state(encoded)
 
-    async def stream(
-        self, greeting: Callable[[], Awaitable[Sequence[bytes]]]
-    ) -> AsyncIterator[bytes]:
-        """The events for one browser, until it leaves or the server ends.
+    def stream(self, greeting: Callable[[], Awaitable[Sequence[bytes]]]) -> AsyncIterator[bytes]:
+        """The events for one browser, which is joined now, until it leaves or the server ends.
 
         Args:
             greeting: Gives the events to begin with. It is asked after the browser has been
@@ -129,6 +128,11 @@ class Live:
         """
         listener = Listener()
         self._listeners.add(listener)
+        return self._stream(listener, greeting)
+
+    async def _stream(
+        self, listener: Listener, greeting: Callable[[], Awaitable[Sequence[bytes]]]
+    ) -> AsyncIterator[bytes]:
         try:
             for event in await greeting():
                 yield event

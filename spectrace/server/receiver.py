@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import TypeVar
 
-from fastapi import HTTPException, Request, Response
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
 
 from spectrace.otlp.join import CycleCollector, Received
-from spectrace.otlp.receive import Answer, receive
+from spectrace.otlp.receive import MAX_BODY_BYTES, Answer, failure, receive, too_long
 from spectrace.server.hub import Hub
 from spectrace.server.state import Source
 
 _TICK_S = 0.5
-_AT_ONCE = 4  # bodies that are in memory at the same time
-_PATIENCE_S = 30.0
+_WAITING_BYTES = 4 * MAX_BODY_BYTES  # of all bodies that are read or not decoded yet
+_IDLE_S = 5.0  # without anything of a body
+_PATIENCE_S = 30.0  # for a whole body
+_RETRY_S = "1"
 _Result = TypeVar("_Result")
 
 
@@ -34,24 +38,51 @@ class Receiver:
         self._clock_s = clock_s
         self._collector = CycleCollector()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-otlp")
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._waiting_bytes = 0
 
-    async def post(self, request: Request) -> Response:
-        """Answers one request of a sender.
+    async def answer(self, request: Request) -> Response:
+        """Answers one request of a sender; one that cannot be taken now may come again."""
+        kind = request.headers.get("content-type")
+        body = bytearray()
+        try:
+            answer = await self._answer(request, kind, body)
+        except ClientDisconnect:  # nobody is left to answer
+            return Response(status_code=400)
+        except asyncio.TimeoutError:
+            answer = failure(408, "The body took too long to arrive: send it again.", kind)
+        finally:
+            self._waiting_bytes -= len(body)
+        response = Response(answer.body, answer.status, answer.headers)
+        if answer.status in {408, 503}:
+            response.headers["retry-after"] = _RETRY_S
+            response.headers["connection"] = "close"
+        if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            response.headers["allow"] = "POST"
+        return response
+
+    async def _answer(self, request: Request, kind: str | None, body: bytearray) -> Answer:
+        """Reads the body and decodes it.
 
         Raises:
-            HTTPException: The body is too large, or takes too long to come.
+            ClientDisconnect: The sender went away within it.
+            TimeoutError: It took too long.
         """
-        async with self._slots:
-            try:
-                body = await asyncio.wait_for(request.body(), _PATIENCE_S)
-            except asyncio.TimeoutError:
-                raise HTTPException(408, "The body took too long to arrive.") from None
-            kind, encoding = (
-                request.headers.get(name) for name in ("content-type", "content-encoding")
-            )
-            answer = await self._in_thread(lambda: self._take(body, kind, encoding))
-        return Response(answer.body, answer.status, answer.headers)
+        if request.method != "POST":
+            return failure(405, "Spans are sent with POST.", kind)
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > MAX_BODY_BYTES:
+            return too_long(kind)
+        until_s = time.monotonic() + _PATIENCE_S
+        stream = request.stream()
+        while chunk := await _within(anext(stream, b""), until_s):
+            body += chunk
+            self._waiting_bytes += len(chunk)
+            if len(body) > MAX_BODY_BYTES:
+                return too_long(kind)
+            if self._waiting_bytes > _WAITING_BYTES:
+                return failure(503, "Too much is being received: send it again later.", kind)
+        encoding = request.headers.get("content-encoding")
+        return await self._in_thread(lambda: self._take(bytes(body), kind, encoding))
 
     async def run(self) -> None:
         """Gives out cycles whose spans have waited for too long, until it is cancelled."""
@@ -76,6 +107,10 @@ class Receiver:
 
     def _pass_on(self, received: Iterable[Received]) -> None:
         arrived = list(received)
-        for run in {one.run.run_id: one.run for one in arrived}.values():
-            self._hub.put_run(run, Source.RECEIVED)
-        self._hub.feed(one.cycle for one in arrived)
+        runs = {one.run.run_id: one.run for one in arrived}
+        wanted = {key for key, run in runs.items() if self._hub.put_run(run, Source.RECEIVED)}
+        self._hub.feed(one.cycle for one in arrived if one.run.run_id in wanted)
+
+
+async def _within(coming: Awaitable[bytes], until_s: float) -> bytes:
+    return await asyncio.wait_for(coming, min(_IDLE_S, until_s - time.monotonic()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import threading
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ _PORTS_TRIED = 20
 _START_S = 10.0
 _PATIENT_STOP_S = 0.7
 _STOP_S = 5.0
+_MOST_CONNECTIONS = 500  # idle ones as well; browsers and senders have limits of their own
 
 
 class PageServer:
@@ -61,7 +63,9 @@ class PageServer:
         """
         self._thread.start()
         if not self._server.is_up.wait(_START_S) or not self._thread.is_alive():
-            raise SpectraceError("The server of the page does not come up: see the error above.")
+            raise SpectraceError(
+                f"The server of the page does not come up: {_ERRORS.last or 'it is too slow.'}"
+            )
 
     def _run(self) -> None:
         try:
@@ -114,7 +118,26 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(0)  # in which the aborted ones close their sockets
 
 
+class _KeptErrors(logging.Handler):
+    """Keeps what uvicorn logs off the terminal: anybody may cause it, and nobody can mend it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the last error, for the case that the server does not come up."""
+        error = record.exc_info[1] if record.exc_info else None
+        self.last = record.getMessage().splitlines()[0] + (f" ({error!r})" if error else "")
+
+
+_ERRORS = _KeptErrors()
+
+
 def _config(hub: Hub, hosts: Iterable[str]) -> uvicorn.Config:
+    logger = logging.getLogger("uvicorn.error")
+    logger.propagate = False
+    logger.handlers = [_ERRORS]
     return uvicorn.Config(
         create_app(hub, hosts=hosts),
         log_config=None,
@@ -123,7 +146,7 @@ def _config(hub: Hub, hosts: Iterable[str]) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         ws="none",
-        limit_concurrency=100,
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=1,
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -14,6 +14,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::\d*)?", re.ASCII)
 _TOO_LARGE = 413
 _HEADERS = {
     "content-security-policy": _POLICY,
@@ -66,10 +67,8 @@ def refusal(headers: Headers, hosts: Container[str | None]) -> str | None:
 
 def host_name(host: str) -> str | None:
     """The name in a Host header, without its port; None if it is no host."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+    match = _HOST.fullmatch(host)
+    return match[1].strip("[]").lower().removesuffix(".") if match else None
 
 
 def _is_same(origin: str, host: str) -> bool:

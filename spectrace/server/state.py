@@ -39,11 +39,13 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
         records: Records that were overwritten in a ring before they were read.
         missing: Cycles that not every rank reported.
         export: Spans that an exporter could not deliver.
+        stored: Cycles, of all runs together, that came and could not be stored.
     """
 
     records: int = 0
     missing: int = 0
     export: int = 0
+    stored: int = 0
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
 
 _ENDS = {
-    None: (Life.DETACHED, "Tracing was ended; the server goes on without it."),
-    End.SERVER_DIED: (Life.SERVER_GONE, "The server has ended; what was measured is still here."),
+    None: (Life.DETACHED, "Tracing was ended."),
+    End.SERVER_DIED: (Life.SERVER_GONE, ""),  # the page says so itself
     End.TAKEN_OUT: (Life.DETACHED, "The probe was taken out of the server by another command."),
     End.TAKEN_OVER: (Life.DETACHED, "Another process traces the server now."),
     End.PROBE_FAILED: (Life.DETACHED, "The probe met an error of its own and took itself out."),

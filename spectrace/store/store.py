@@ -57,6 +57,7 @@ class CycleStore:
     ) -> None:
         retention = Retention.of(retain_s, max_bytes, slice_s)
         self._retain_s = retain_s
+        self._directory = directory
         self._owner = OwnerLock(_prepared(directory.absolute()))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-store")
         self._lock = threading.Condition()
@@ -118,7 +119,10 @@ class CycleStore:
             self._writer.write(cycles)
         except Exception as error:  # noqa: BLE001 - whatever it was, the next cycles are tried
             self._lost += len(cycles)
-            self._problem = f"Cycles could not be stored: {str(error).splitlines()[0]}"
+            self._problem = (
+                f"Cycles could not be stored ({str(error).splitlines()[0]}): make room where "
+                f"{self._directory} lies, or start again with --store on another disk."
+            )
             self._writer.recover()
         else:
             self._problem = "" if cycles else self._problem

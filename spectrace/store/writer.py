@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from spectrace.store.recording import PATTERN
 from spectrace.store.retention import Retention
 from spectrace.store.shelf import Shelf, Slice
 
+_SLICE = re.compile(r"slice-([0-9]+)\.duckdb")
 _BATCH = 2000  # cycles of one insert
 _RUNS = 256  # that are remembered without having cycles
 
@@ -58,7 +60,13 @@ class SliceWriter:
 
     def _take_in_left_slices(self) -> None:
         for path in sorted(self._directory.glob(PATTERN)):
-            self._next_file = int(path.stem.removeprefix("slice-")) + 1
+            number = _SLICE.fullmatch(path.name)
+            if number is None:
+                raise SpectraceError(
+                    f"{path.name!r} in the store {self._directory} is none of spectrace's files: "
+                    "move it elsewhere, or choose another directory."
+                )
+            self._next_file = max(self._next_file, int(number[1]) + 1)
             self.shelf.take_in(path, _name(path), read_only=False)
 
     def put_run(self, run: Run) -> None:
@@ -171,17 +179,22 @@ class SliceWriter:
         """Puts the current slice back into order after a write has failed.
 
         DuckDB refuses a file in which a write or a checkpoint failed until it is attached
-        again. One that cannot be attached is set aside: it stays on the disk for the next
-        owner, and its cycles are missing until then. Either way a new slice is begun next.
+        again, on a full disk for reading alone. One that cannot be attached is set aside: it
+        stays on the disk for the next owner, and its cycles are missing until then. Either way
+        a new slice is begun next.
         """
         broken, self._current = self._current, None
         if broken is None:
             return
-        try:
+        with contextlib.suppress(duckdb.Error):
             self._database.detach(broken.name)
-            self._database.attach(broken.path, broken.name, read_only=False)
-        except (duckdb.Error, SpectraceError):
-            self.shelf.slices.remove(broken)
+        for read_only in (False, True):
+            try:
+                self._database.attach(broken.path, broken.name, read_only=read_only)
+            except (duckdb.Error, SpectraceError):
+                continue
+            return
+        self.shelf.slices.remove(broken)
 
     def save(self, path: Path, *, force: bool) -> None:
         """Writes everything into one file.

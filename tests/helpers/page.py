@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import time
@@ -12,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
+from playwright.sync_api import Page, expect
 
 from tests.helpers.command import SPECTRACE, TIMEOUT_S
 
 T = TypeVar("T")
+PAGE_TIMEOUT_MS = 20_000
 POLL_S = 0.1
 
 
@@ -89,6 +90,7 @@ def until(what: Callable[[], T | None], timeout_s: float = TIMEOUT_S) -> T:
         time.sleep(POLL_S)
 
 
-def as_json(value: Any) -> str:
-    """For comparisons that show where they fail."""
-    return json.dumps(value, indent=1, sort_keys=True)
+def open_page(page: Page, traced: Paged, path: str = "/") -> None:
+    """Opens the page and waits until it shows cycles."""
+    page.goto(traced.url + path)
+    expect(page.locator(".waterfall table tbody tr").first).to_be_attached(timeout=PAGE_TIMEOUT_MS)

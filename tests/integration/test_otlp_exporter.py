@@ -209,7 +209,7 @@ def test_closing_a_dead_endpoint_takes_a_second_and_says_what_is_lost(
     assert time.monotonic() - before < 1.1
     assert stats.sent_cycles == 0
     assert stats.lost_cycles == 1000
-    assert stats.last_error
+    assert stats.last_error == "connection refused"
     assert "1000 cycles did not arrive" in stats.loss()
     assert capfd.readouterr() == ("", "")
 
@@ -224,6 +224,7 @@ def test_closing_a_mute_endpoint_takes_a_second_too(mute_url: str) -> None:
 
     assert time.monotonic() - before < 1.1
     assert (stats.sent_cycles, stats.dropped_cycles) == (0, 1000)
+    assert stats.last_error == "no answer"
     assert exporter.close(timeout_s=1.0) == stats
 
 
@@ -281,13 +282,15 @@ def test_rejected_spans_are_heard_of(backend: Backend) -> None:
     assert "3 spans were rejected" in stats.loss()
 
 
-def test_an_answer_that_is_no_protobuf_is_an_answer(backend: Backend) -> None:
-    """A proxy may answer 200 with a page."""
+def test_an_answer_that_is_no_protobuf_is_none(backend: Backend) -> None:
+    """A proxy may answer 200 with a page: nothing has arrived where it should."""
     backend.answers = [(200, b"<html>ok</html>")]
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.add(cycles(1))
 
-    assert exporter.close().sent_cycles == 1
+    stats = exporter.close()
+    assert (stats.sent_cycles, stats.failed_cycles) == (0, 1)
+    assert "not that of an OTLP receiver" in stats.last_error
 
 
 def test_a_cycle_that_cannot_be_encoded_does_not_end_the_worker(backend: Backend) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from spectrace.attach import discover
@@ -94,10 +95,69 @@ def test_process_above_two_servers_is_refused() -> None:
         discover._root_of(1, TREE, set(ROOTS.values()))
 
 
-def test_starting_server_is_told_from_others() -> None:
-    """A launcher without schedulers is still starting; attach has to wait."""
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "-m", "sglang.launch_server", "--tp", "2"),
+        ("/usr/bin/python3.11", "-u", "-X", "dev", "-m", "sglang.launch_server"),
+        ("python3", "/opt/bin/sglang", "serve", "--port", "1"),
+        ("python", "python/sglang/launch_server.py"),
+        ("sglang::detokenizer",),
+    ],
+)
+def test_server_that_starts_is_known_by_whole_words(command: tuple[str, ...]) -> None:
+    """A module, the command `serve`, or a title."""
+    assert discover._is_starting(_Process(5, 1, command))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("python", "-c", "open('sglang.launch_server.log')"),
+        ("python", "-c", "-m", "sglang.launch_server"),
+        ("python", "watch.py", "-m", "sglang.launch_server"),
+        ("python", "-m", "sglang.bench_serving"),
+        ("python", "/opt/bin/sglang", "generate"),
+        ("python",),
+        ("grep", "-m", "sglang.launch_server"),
+        ("vim", "sglang serve"),
+        ("bash", "-c", "python -m sglang.launch_server"),
+        (),
+    ],
+)
+def test_what_only_names_the_server_does_not_start_one(command: tuple[str, ...]) -> None:
+    """An editor, a search, or another program of SGLang."""
+    assert not discover._is_starting(_Process(5, 1, command))
+
+
+@pytest.mark.parametrize(("pid", "starting"), [(11, 11), (14, 11), (10, 11), (1, None), (30, None)])
+def test_starting_server_is_found_from_its_processes(pid: int, starting: int | None) -> None:
+    """From itself, from below and from the shell above; not from process 1, above all."""
     tree = {pid: process for pid, process in TREE.items() if pid not in {12, 13}}
-    assert "still starting" in str(discover._why_not(11, tree, {}))
+    tree[14] = _Process(14, 11, ("python", "-c", "spawn_main()"))
+    assert discover._starting(pid, tree) == starting
+
+
+def test_starting_server_has_to_be_waited_for() -> None:
+    """The error names the process that starts, which may be below the one that was given."""
+    tree = {pid: process for pid, process in TREE.items() if pid not in {12, 13}}
+    assert "process 11 is still starting" in str(discover._why_not(10, tree, {}))
+
+
+@pytest.mark.parametrize("pid", [0, -1])
+def test_what_is_no_process_id_is_refused(pid: int) -> None:
+    """It is not looked for."""
+    with pytest.raises(SpectraceError, match=f"^{pid} is no process id"):
+        discover.find_by_pid(pid)
+
+
+def test_the_port_that_was_looked_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a port in the address that of the scheme is looked at, which SGLang has not."""
+    monkeypatch.setattr(psutil, "net_connections", lambda _kind: [])
+    with pytest.raises(SpectraceError, match=r"127\.0\.0\.1, port 80, .*add :30000\.$"):
+        discover.find_by_url("http://127.0.0.1")
+    with pytest.raises(SpectraceError, match=r"at http://127\.0\.0\.1:30001 on .*server up"):
+        discover.find_by_url("http://127.0.0.1:30001")
 
 
 @pytest.mark.parametrize(
@@ -114,11 +174,20 @@ def test_address_is_understood(url: str, expected: tuple[str, int]) -> None:
     assert discover._host_and_port(url) == expected
 
 
-@pytest.mark.parametrize("url", ["", "http://", "http://localhost:port", "ftp://localhost", "::"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "http://", "http://localhost:port", "ftp://localhost", "::", "http://[::1", "localhost:0"],
+)
 def test_senseless_address_is_refused(url: str) -> None:
     """What is no address of a server is refused with an example of one."""
     with pytest.raises(SpectraceError, match="write it like http://127"):
         discover.find_by_url(url)
+
+
+def test_host_that_cannot_be_one_is_refused() -> None:
+    """A label of more than 63 letters is not even looked for."""
+    with pytest.raises(SpectraceError, match="is not known"):
+        discover.find_by_url(f"http://{'a' * 64}.example:30000")
 
 
 def test_address_of_another_machine_is_refused() -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from spectrace.attach.inject import TakenOut
 from spectrace.cli import attach, status
 from spectrace.cli.main import app, main
 from spectrace.cli.screens import JsonScreen, LineScreen
-from spectrace.cli.stopping import stop_on_signals
+from spectrace.cli.stopping import SIGNALS, stop_on_signals
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
@@ -58,6 +58,23 @@ def test_attach_wants_a_process_or_an_address(arguments: list[str]) -> None:
     assert RUNNER.invoke(app, ["attach", *arguments]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["attach", "--url", ""], "'' is no address of a server"),
+        (["attach", "--url", "http://[::1"], "is no address of a server"),
+        (["attach", "0"], "0 is no process id"),
+        (["attach", "--", "-7"], "-7 is no process id"),
+        (["detach", "0"], "0 is no process id"),
+    ],
+)
+def test_what_cannot_be_a_server_is_told_in_a_sentence(arguments: list[str], said: str) -> None:
+    """An empty address is one that was given, and 0 is not any process."""
+    error = RUNNER.invoke(app, arguments).exception
+    assert isinstance(error, SpectraceError)
+    assert said in str(error)
+
+
 def test_attach_refuses_what_is_no_duration() -> None:
     """A number without unit is an error of usage."""
     result = RUNNER.invoke(app, ["attach", "1", "--duration", "30"])
@@ -79,8 +96,17 @@ def test_attach_passes_on_what_was_asked_for(
     seen: list[tuple[Run, type, float | None]] = []
 
     def traced(
-        run: Run, _session: object, shown: object, _stop: object, *, duration_s: float | None
+        run: Run,
+        _session: object,
+        shown: object,
+        _stop: object,
+        *,
+        duration_s: float | None,
+        page: str | None,
+        export_lost: object,
     ) -> int:
+        assert (page is None) is ("--no-page" in arguments)
+        assert export_lost is None
         seen.append((run, type(shown), duration_s))
         return 3
 
@@ -221,24 +247,42 @@ def test_a_reader_that_is_silent_reads_no_more(tmp_path: Path) -> None:
     assert heard.controller_pid == os.getpid()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Puts back what a test does to the handlers of signals."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", SIGNALS)
 def test_signals_become_a_wish_to_stop(number: signal.Signals) -> None:
-    """The handler is put back afterwards."""
-    before = signal.getsignal(number)
+    """Those that follow are ignored, also afterwards, when the process is about to end."""
     with stop_on_signals() as stop:
         wishes = [stop.requested]
         os.kill(os.getpid(), number)
         wishes.append(stop.requested)
+        os.kill(os.getpid(), number)
+    os.kill(os.getpid(), number)
     assert wishes == [False, True]
-    assert signal.getsignal(number) is before
+    assert {signal.getsignal(each) for each in SIGNALS} == {signal.SIG_IGN}
 
 
+@pytest.mark.usefixtures("handlers")
+def test_without_a_wish_to_stop_the_handlers_are_put_back() -> None:
+    """Who calls the commands from a program of their own keeps what was set."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with stop_on_signals():
+        pass
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.usefixtures("handlers")
 def test_an_ignored_signal_stays_ignored() -> None:
     """Under nohup a closed terminal ends nothing."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stop_on_signals() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.requested
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.requested

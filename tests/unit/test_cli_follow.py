@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -250,12 +251,74 @@ def test_a_rank_that_keeps_the_probe_is_named_and_is_no_success() -> None:
     assert exit_code(report) == 1
 
 
-def test_an_idle_server_is_not_waited_for() -> None:
+def idle_until(session: FakeSession, installed_s: float) -> FakeClock:
+    """A clock by which the worker is hooked after so many seconds."""
+    session.installed = False
+
+    def then(passed_s: float) -> None:
+        session.installed = passed_s >= installed_s
+
+    return FakeClock(then)
+
+
+WHOLE_STALL = "TP0 was held up for 2.00 ms: stop 0.50 ms, loading 1.00 ms, installing 0.50 ms"
+
+
+def stalls_in(lines: list[str]) -> list[str]:
+    """What is said about the stall."""
+    return [line for line in lines if "held up" in line]
+
+
+def test_a_server_without_a_cycle_is_not_waited_for() -> None:
     """Where the worker is not hooked after 1 s the stall is told as far as it is known."""
     session = FakeSession()
-    session.installed = False
-    lines = lines_of(session, duration_s=2.0)
-    assert lines[0].endswith("so far; the worker is hooked at its next cycle.")
+    lines = lines_of(session, duration_s=3.0, clock=idle_until(session, 2.0))
+    assert lines[0] == f"{WHOLE_STALL} so far; the worker is hooked at its next cycle."
+
+
+def test_the_whole_stall_is_told_once_the_worker_is_hooked() -> None:
+    """However late that is, and only once."""
+    session = FakeSession()
+    lines = lines_of(session, duration_s=4.0, clock=idle_until(session, 2.0))
+    assert stalls_in(lines)[1:] == [f"{WHOLE_STALL}."]
+
+
+@pytest.mark.parametrize(("duration_s", "before"), [(0.5, 0), (1.0, 0), (3.0, 1)])
+def test_the_stall_is_always_told_at_the_end(duration_s: float, before: int) -> None:
+    """Where no cycle came it is said that the worker was never hooked."""
+    session = FakeSession()
+    lines = lines_of(session, duration_s=duration_s, clock=idle_until(session, 99.0))
+    assert len(stalls_in(lines)) == before + 1
+    assert stalls_in(lines)[-1] == f"{WHOLE_STALL}; its worker was never hooked."
+    assert lines.index(stalls_in(lines)[-1]) < lines.index(f"The whole session, {duration_s} s:")
+
+
+def test_a_stall_that_was_told_is_not_told_again() -> None:
+    """A short session says it once as well."""
+    assert stalls_in(lines_of(FakeSession(), duration_s=0.5)) == [f"{WHOLE_STALL}."]
+
+
+def test_a_rank_whose_process_ended_is_dead() -> None:
+    """Not in the state that it died in; the other keeps its own."""
+    session = FakeSession()
+    facts = session.facts()
+    died = msgspec.structs.replace(facts.ranks[0], alive=False)
+    ranks = (died, facts.ranks[1])
+    session.facts = lambda: msgspec.structs.replace(facts, ranks=ranks)  # type: ignore[method-assign]
+    last = objects_of(session, 0.5)[-1]
+    assert [rank["state"] for rank in last["session"]["ranks"]] == ["dead", "tracing"]
+
+
+def test_what_an_exporter_lost_is_in_every_report() -> None:
+    """As it stands when the report is made; None without an exporter."""
+    stream = io.StringIO()
+    session = FakeSession()
+    Follower(
+        session, JsonScreen(stream), FakeClock(), export_lost=lambda: 7 * session.detached
+    ).follow(Stop(), 1.5)
+    objects = [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
+    assert [found["export_lost"] for found in objects] == [0, 7]
+    assert objects_of(FakeSession(), 0.5)[-1]["export_lost"] is None
 
 
 def test_a_slow_screen_is_drawn_less_often() -> None:
@@ -279,15 +342,86 @@ def test_a_slow_screen_is_drawn_less_often() -> None:
     assert 9 <= screen.drawn <= 11
 
 
-def test_a_live_table_is_replaced_by_the_last_one() -> None:
-    """On a terminal the end of the session stays on the screen."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
-    Follower(FakeSession(), LiveScreen(console), FakeClock()).follow(Stop(), 1.0)
-    text = stream.getvalue()
-    assert "last 1 s" in text
-    _, _, after = text.rpartition("The whole session, 1.0 s:")
-    assert "tracing cost" in after
+class Terminal(io.StringIO):
+    """Keeps all lines of a terminal, also those that have scrolled out.
+
+    Knows what a live table uses: return, line feed, cursor up, and erasing a line; and that
+    a line which is full is left with the next character.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        super().__init__()
+        self.lines = [""]
+        self._width, self._height = width, height
+        self._row = self._column = 0
+
+    def write(self, text: str) -> int:
+        """Shows the text."""
+        for found in re.finditer(r"\x1b\[(\??\d*)([A-Za-z])|[^\x1b]", text, re.DOTALL):
+            if found[2] is None:
+                self._put(found[0])
+            elif found[2] == "A":
+                top = max(len(self.lines) - self._height, 0)
+                self._row = max(self._row - int(found[1] or 1), top)
+            elif found[2] == "K":
+                self.lines[self._row] = ""
+        return super().write(text)
+
+    def _put(self, character: str) -> None:
+        if character == "\r":
+            self._column = 0
+            return
+        if character == "\n" or self._column == self._width:
+            self._row, self._column = self._row + 1, 0
+            self.lines += [""] * (self._row - len(self.lines) + 1)
+        if character != "\n":
+            line = self.lines[self._row].ljust(self._column)
+            self.lines[self._row] = line[: self._column] + character + line[self._column + 1 :]
+            self._column += 1
+
+    def seen(self) -> list[str]:
+        """The lines that are not empty."""
+        return [line.rstrip() for line in self.lines if line.strip()]
+
+
+def live_on(terminal: Terminal, width: int, height: int) -> LiveScreen:
+    """A live table on that terminal."""
+    console = Console(
+        file=terminal, width=width, height=height, force_terminal=True, color_system=None
+    )
+    return LiveScreen(console)
+
+
+@pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24), (40, 30), (40, 6), (20, 3)])
+def test_a_live_table_leaves_nothing_behind(width: int, height: int) -> None:
+    """After Ctrl-C, which a terminal echoes, only the table of the session stands there.
+
+    Also where the terminal is smaller than the table.
+    """
+    terminal, stop = Terminal(width, height), Stop()
+
+    def then(passed_s: float) -> None:
+        if passed_s >= 3:
+            terminal.write("^C")
+            stop.request()
+
+    Follower(FakeSession(), live_on(terminal, width, height), FakeClock(then)).follow(stop)
+    assert "last 3 s" in terminal.getvalue() or height < 10
+    lines = terminal.seen()
+    assert sum("sglang" in line for line in lines) == 1
+    assert sum("cycles/s" in line for line in lines) == 1
+    assert lines[0].startswith("TP0 was held up")
+    assert not any("last" in line or "^C" in line for line in lines)
+
+
+def test_the_rest_of_the_stall_comes_above_the_live_table() -> None:
+    """It scrolls away with what was said before."""
+    terminal, session = Terminal(140, 40), FakeSession()
+    clock = idle_until(session, 2.0)
+    Follower(session, live_on(terminal, 140, 40), clock).follow(Stop(), 3.0)
+    lines = terminal.seen()
+    assert lines[0].startswith(f"{WHOLE_STALL} so far")
+    assert lines[1] == f"{WHOLE_STALL}."
 
 
 def test_trace_attaches_follows_and_gives_the_exit_code() -> None:
@@ -308,6 +442,21 @@ def test_trace_attaches_follows_and_gives_the_exit_code() -> None:
         "Attaching to server 70: TP0 (process 71), TP1 (process 72).\n",
         "left",
     ]
+
+
+def test_the_page_is_named_once_the_probe_is_in() -> None:
+    """Below the ranks, above what attaching cost them."""
+    stream = io.StringIO()
+
+    @contextmanager
+    def opened(_run: Run) -> Iterator[FakeSession]:
+        yield FakeSession()
+
+    screen = LineScreen(Console(file=stream, width=100))
+    assert trace(RUN, opened, screen, Stop(), duration_s=0.1, page="http://127.0.0.1:1") == 0
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("Attaching to server 70")
+    assert lines[1:3] == ["The page: http://127.0.0.1:1", f"{WHOLE_STALL}."]
 
 
 def test_what_cannot_be_attached_to_says_why() -> None:

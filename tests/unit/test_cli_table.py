@@ -10,9 +10,9 @@ from rich.console import Console
 
 from spectrace.analysis.summary import CycleTimes, Percentiles, PhaseSummary, Summary, summarize
 from spectrace.attach.session import End, RankState, SessionFacts, Stall
-from spectrace.cli import table
-from spectrace.cli.screens import removal_lines
-from spectrace.cli.table import Removal, Report
+from spectrace.cli import figures, table
+from spectrace.cli.figures import removal_lines
+from spectrace.cli.report import Removal, Report
 from spectrace.model import PhaseName, TimingMode
 
 
@@ -26,6 +26,19 @@ def phase(name: PhaseName, p50_ms: float, share: float, lag: int = 0) -> PhaseSu
     return PhaseSummary(name=name, time=times_of(p50_ms), share=share, cycles=10, max_lag=lag)
 
 
+OVERLAPPED = (
+    phase(PhaseName.RESOLVE, 0.12, 0.01),
+    phase(PhaseName.DRAFT, 3.79, 0.38),
+    phase(PhaseName.VERIFY, 34.56, 0.37),
+    phase(PhaseName.VERIFY_PREPARE, 0.13, 0.014),
+    phase(PhaseName.VERIFY_FORWARD, 3.02, 0.32),
+    phase(PhaseName.VERIFY_SAMPLE, 0.18, 0.019),
+    phase(PhaseName.VERIFY_COMMIT, 0.14, 0.015),
+    phase(PhaseName.DRAFT_EXTEND, 1.19, 0.13),
+    phase(PhaseName.WAIT, 0.004, 0.0001, lag=1),
+    phase(PhaseName.RESULT, 0.11, 0.022, lag=1),
+    phase(PhaseName.SCHEDULE, 0.46, 0.061),
+)
 PHASES = (
     phase(PhaseName.DRAFT, 2.18, 0.069),
     phase(PhaseName.VERIFY, 28.44, 0.896),
@@ -96,6 +109,23 @@ def drawn(report: Report, width: int = 100) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
+def overlapped() -> Report:
+    """A report with every row that an overlap server can have, but for what went wrong."""
+    plain = CycleTimes(cycles=5, incomplete=0, time=times_of(11.1), phases=())
+    summary = msgspec.structs.replace(
+        summary_of(OVERLAPPED), decode=plain, cycles_per_s=116.0, overshoot_rows=12
+    )
+    return report_of(summary)
+
+
+def fitted(report: Report, width: int, height: int) -> list[str]:
+    """The lines that are laid out for a terminal of that size."""
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    console.print(table.fit(report, console, height - 1), highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
 def cells(lines: list[str], label: str) -> list[str]:
     """The words of the line that begins with a label."""
     (line,) = [line for line in lines if line.startswith(label)]
@@ -112,26 +142,33 @@ def test_the_headline_names_the_server() -> None:
 def test_a_rank_that_is_not_traced_is_not_counted() -> None:
     """One of two is said."""
     facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0"), rank("TP1", "failed")))
-    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts))
+    assert "ranks 1/2" in figures.headline(report_of(summary_of(), facts))
 
 
 def test_at_the_end_the_ranks_are_counted_that_were_traced() -> None:
     """A rank that was given back was traced, one whose probe failed was not to the end."""
     ranks = (rank("TP0", "detached"), rank("TP1", "failed"))
     facts = msgspec.structs.replace(FACTS, ranks=ranks)
-    assert "ranks 1/2" in table.headline(report_of(summary_of(), facts, final=True))
+    assert "ranks 1/2" in figures.headline(report_of(summary_of(), facts, final=True))
+
+
+def test_a_rank_whose_process_has_ended_is_not_counted() -> None:
+    """Whatever its probe did last."""
+    dead = msgspec.structs.replace(rank("TP1"), alive=False)
+    facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0"), dead))
+    assert "ranks 1/2" in figures.headline(report_of(summary_of(), facts, final=True))
 
 
 def test_a_server_without_speculation_is_named_so() -> None:
     """SGLang calls it NONE."""
     facts = msgspec.structs.replace(FACTS, algorithm="NONE", worker="TpModelWorker")
-    assert "no speculation (TpModelWorker)" in table.headline(report_of(summary_of(), facts))
+    assert "no speculation (TpModelWorker)" in figures.headline(report_of(summary_of(), facts))
 
 
 def test_sync_timing_is_named_as_slowing() -> None:
     """Whoever reads its figures reads that."""
     summary = msgspec.structs.replace(summary_of(), modes=(TimingMode.SYNC,))
-    assert "sync timing, which slows the server" in table.headline(report_of(summary))
+    assert "sync timing, which slows the server" in figures.headline(report_of(summary))
 
 
 def test_each_phase_has_its_line() -> None:
@@ -160,32 +197,101 @@ def test_it_fits_into_any_terminal(width: int) -> None:
     assert cells(lines, "wait *") == ["<", "0.01", "1.00", "2.00", "<", "0.1"]
 
 
+FIGURES = (
+    "cycles/s       116",
+    "tokens/s       71",
+    "accept length  2.10",
+    "as in SGLang   2.20",
+    "speculation    steps 5",
+    "batch size     1",
+    "overshoot      12",
+    "lost           0",
+    "tracing cost   23 µs",
+)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 24), (120, 40), (200, 50)])
+def test_a_usual_terminal_shows_everything(width: int, height: int) -> None:
+    """All phases with their parts, all figures with their definitions, nothing cut."""
+    lines = fitted(overlapped(), width, height)
+    assert len(lines) < height
+    assert all(len(line) <= width for line in lines)
+    text = "\n".join(lines)
+    assert all(figure in text for figure in FIGURES)
+    assert "2.10 (correct drafts" in text
+    assert "2.20 output tokens /" in text
+    assert "of the previous batch" in text
+    phases = [line.split("  ")[0] if line[:2] != "  " else line.split()[0] for line in lines]
+    rows = [
+        *("resolve", "draft", "verify", "prepare", "forward", "sample", "commit", "draft_extend"),
+        *("wait", "result", "schedule", "plain decode"),
+    ]
+    found = [row for phase in phases for row in rows if phase.startswith(f"{row} ") or phase == row]
+    assert found == rows
+    assert "34.6 35.6 36.6    37" in text
+    assert "ranks 2/2" in text
+
+
+@pytest.mark.parametrize("height", [30, 32])
+def test_a_narrow_terminal_does_without_the_parts_of_verify(height: int) -> None:
+    """Phases and figures stand, below each other."""
+    lines = fitted(overlapped(), 40, height)
+    assert len(lines) < height
+    text = "\n".join(lines)
+    assert all(figure in text for figure in FIGURES)
+    assert not any(line.startswith("  prepare") for line in lines)
+    assert any(line.startswith("schedule ") for line in lines)
+    assert "2.20 output tokens /" in text
+
+
+def test_a_lower_one_folds_the_definitions() -> None:
+    """The two accept lengths then share a row."""
+    lines = fitted(overlapped(), 60, 23)
+    assert len(lines) < 23
+    assert "accept length  2.10, as in SGLang 2.20" in lines
+    assert any(line.startswith("schedule ") for line in lines)
+
+
+def test_where_there_is_hardly_any_room_the_figures_come_first() -> None:
+    """Of the times only those of the whole cycle are left."""
+    lines = fitted(overlapped(), 60, 16)
+    assert lines[2].startswith("cycles/s")
+    assert any(line.startswith("cycle ") for line in lines)
+    assert not any(line.startswith("draft ") for line in lines)
+
+
 def test_both_accept_lengths_stand_with_their_definitions() -> None:
     """The words say what is divided by what."""
-    figures = table.figures(report_of(summary_of()))
-    assert ("accept length", "2.10  (correct drafts + verifies) / verifies") in figures
-    assert (
-        "",
-        "2.20  as SGLang counts: output tokens / verifies, with the prefill's token",
-    ) in figures
-    assert ("speculation", "steps 5, top-k 1, draft tokens 6") in figures
+    rows = figures.figures(report_of(summary_of()))
+    assert ("accept length", "2.10 (correct drafts + verifies) / verifies") in rows
+    assert ("as in SGLang", "2.20 output tokens / verifies") in rows
+    assert ("speculation", "steps 5, top-k 1, draft tokens 6") in rows
 
 
 def test_the_other_figures() -> None:
     """Rates, batch size, losses and what tracing costs."""
-    figures = dict(table.figures(report_of(summary_of())))
-    assert figures["cycles/s"] == "1.0"
-    assert figures["tokens/s"] == "71"
-    assert figures["batch size"] == "1 (median)"
-    assert figures["lost"] == "0"
-    assert figures["tracing cost"] == "23 µs a cycle, 0.1 % of its time"
+    rows = dict(figures.figures(report_of(summary_of())))
+    assert rows["cycles/s"] == "1.0"
+    assert rows["tokens/s"] == "71"
+    assert rows["batch size"] == "1 (median)"
+    assert rows["lost"] == "0"
+    assert rows["tracing cost"] == "23 µs a cycle, 0.1 % of its time"
 
 
-def test_losses_are_told_apart() -> None:
-    """Records lost in a ring, and cycles that a rank did not report."""
-    facts = msgspec.structs.replace(FACTS, lost_records=1200, missing_cycles=3)
-    figures = dict(table.figures(report_of(summary_of(), facts)))
-    assert figures["lost"] == "1,200 records, 3 cycles not seen on every rank"
+@pytest.mark.parametrize(
+    ("records", "cycles", "exported", "said"),
+    [
+        (1200, 3, None, "1,200 records, 3 cycles not seen on every rank"),
+        (0, 3, 0, "3 cycles not seen on every rank"),
+        (0, 0, 12, "12 cycles not exported"),
+        (0, 0, 0, "0"),
+    ],
+)
+def test_losses_are_told_apart(records: int, cycles: int, exported: int | None, said: str) -> None:
+    """Lost in a ring, not reported by every rank, not delivered by an exporter."""
+    facts = msgspec.structs.replace(FACTS, lost_records=records, missing_cycles=cycles)
+    report = msgspec.structs.replace(report_of(summary_of(), facts), export_lost=exported)
+    assert dict(figures.figures(report))["lost"] == said
 
 
 def test_functions_that_were_not_found_are_named_as_they_are() -> None:
@@ -196,12 +302,13 @@ def test_functions_that_were_not_found_are_named_as_they_are() -> None:
     assert "TP0: [x] y" in lines
 
 
-def test_an_idle_server_is_said_to_be_idle() -> None:
-    """Without cycles there is no table of zeros."""
+def test_a_server_without_cycles_is_not_called_idle() -> None:
+    """It may as well be stopped; and there is no table of zeros."""
     facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0", "armed"), rank("TP1", "armed")))
     lines = drawn(report_of(summarize([], 10.0), facts))
-    assert "Attached to 2 of 2 ranks. The server is idle." in lines
+    assert "Attached to 2 of 2 ranks. No cycle has come in the last 10 s." in lines
     assert not any(line.startswith(("host clock", "tracing cost")) for line in lines)
+    assert "No cycle was seen." in drawn(report_of(summarize([], 10.0), facts, final=True))
 
 
 def test_plain_decode_stands_beside_speculation() -> None:
@@ -220,7 +327,7 @@ def test_plain_decode_stands_beside_speculation() -> None:
 
 def test_one_line_for_a_log() -> None:
     """The medians of the phases, without their parts."""
-    line = table.one_line(report_of(summary_of(PHASES[:3])))
+    line = figures.one_line(report_of(summary_of(PHASES[:3])))
     assert line == (
         "1.0 cycles/s, 71 tokens/s, cycle 29.9 ms, draft 2.18 ms, verify 28.4 ms, "
         "accept length 2.10, lost 0, tracing 23 µs a cycle, 0.1 % of its time"
@@ -228,17 +335,23 @@ def test_one_line_for_a_log() -> None:
 
 
 def test_the_stall_of_each_rank_has_its_parts() -> None:
-    """Stop, loading and installing add up to the total; what is to come is said."""
+    """Stop, loading and installing add up to the total; what is to come, or never came, is said."""
     stall = Stall(
         rank="TP0", stop_ms=0.3, loading_ms=1.2, installing_ms=0.05, total_ms=1.55, installed=True
     )
     waiting = msgspec.structs.replace(stall, rank="TP1", installed=False)
-    assert table.stall_lines((stall, waiting)) == [
+    assert figures.stall_lines((stall, waiting)) == [
         "TP0 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs.",
         (
             "TP1 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs so far; "
             "the worker is hooked at its next cycle."
         ),
+    ]
+    assert figures.stall_lines((waiting,), over=True) == [
+        (
+            "TP1 was held up for 1.55 ms: stop 0.30 ms, loading 1.20 ms, installing 50 µs; "
+            "its worker was never hooked."
+        )
     ]
 
 

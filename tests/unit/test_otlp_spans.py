@@ -264,3 +264,12 @@ def test_the_place_of_a_span_tells_phases_from_the_spans_around_them() -> None:
     assert [ids.phase_index_of(span) for span in around] == [None] * 5
     assert len(set(around)) == 5
     assert {ids.rank_span_of(span) for span in around} == {rank}
+
+
+def test_the_environment_cannot_speak_for_spectrace() -> None:
+    """A resource attribute that begins with `spectrace.` is ours alone."""
+    spans = Encoder(attributes={"spectrace.rank": "TP7", "team": "a"}).spans(
+        RUN, cycle(rank_cycle("TP0"))
+    )
+    assert spans[0].resource.attributes["team"] == "a"
+    assert "spectrace.rank" not in spans[0].resource.attributes

@@ -307,3 +307,14 @@ async def front_page(directory: Path) -> str:
     transport = httpx.ASGITransport(app=page_files(directory))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return (await client.get("/")).text
+
+
+def test_pages_that_are_refused_do_not_shut_out_the_others(tmp_path: Path) -> None:
+    """Of 120 that want the stream 32 get it, and the state is answered all the same."""
+    with serve(tmp_path) as (server, hub, _):
+        opened = [open_and_read_nothing(server) for _ in range(120)]
+        answers = [connection.recv(12) for connection in opened]
+        assert httpx.get(f"{server.url}/api/state").status_code == 200
+        assert (hub.live.listeners, answers.count(b"HTTP/1.1 200")) == (32, 32)
+        for connection in opened:
+            connection.close()

@@ -24,9 +24,10 @@ APP.command()(serve)
         ("1GB", 1_000_000_000),
         ("1GiB", 1 << 30),
         ("500MB", 500_000_000),
-        ("1.5kB", 1500),
-        ("200", 200),
-        ("200B", 200),
+        ("1500.5kB", 1_500_500),
+        ("2000KB", 2_000_000),
+        ("1000000", 1_000_000),
+        ("1000000B", 1_000_000),
     ],
 )
 def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
@@ -34,7 +35,7 @@ def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
     assert size_option(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1GB", "1XB", "GB", "1 2GB"])
+@pytest.mark.parametrize("text", ["", "0", "-1GB", "1XB", "GB", "999KB", "1 2GB"])
 def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
     """The message shows how to write one."""
     with pytest.raises(typer.BadParameter, match="500MB"):

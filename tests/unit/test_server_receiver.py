@@ -11,17 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ships no types
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.receive import MAX_BODY_BYTES, PROTOBUF
+from spectrace.server import receiver
 from spectrace.server.hub import Hub
 from spectrace.server.run import PageServer
 from spectrace.server.state import Source
 from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
+HEAD = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
 HEADERS = {"content-type": PROTOBUF}
 
 
@@ -79,12 +83,11 @@ def test_what_is_no_otlp_is_refused(tmp_path: Path) -> None:
 def test_too_long_a_body_is_refused_before_it_has_come(tmp_path: Path) -> None:
     """One that announces its length is refused at once, one that does not at the bound."""
     chunk = b"\0" * (1 << 20)
-    head = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
     with receiving(tmp_path) as (url, _, _):
         port = httpx.URL(url).port
-        announced = connect(port, f"{head}Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n")
+        announced = connect(port, f"{HEAD}Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n")
         assert announced.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
-        chunked = connect(port, f"{head}Transfer-Encoding: chunked\r\n\r\n")
+        chunked = connect(port, f"{HEAD}Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
         with contextlib.suppress(ConnectionError):  # the server hangs up within the body
             while sent < 100 * len(chunk):
@@ -100,3 +103,66 @@ def connect(port: int | None, head: str) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port or 0), timeout=5)
     connection.sendall(head.encode())
     return connection
+
+
+def test_slow_senders_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight bodies that do not go on leave the way free, and are answered 408 in the end."""
+    monkeypatch.setattr(receiver, "_IDLE_S", 1.0)
+    with receiving(tmp_path) as (url, _, _):
+        slow = [
+            connect(httpx.URL(url).port, f"{HEAD}Content-Length: 9\r\n\r\nab") for _ in range(8)
+        ]
+        assert httpx.post(url, content=body_of(1), headers=HEADERS, timeout=0.9).status_code == 200
+        answers = [connection.recv(1 << 16) for connection in slow]
+        for connection in slow:
+            connection.close()
+    assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in answers)
+    assert all(b"retry-after: 1\r\n" in answer for answer in answers)
+
+
+def test_more_than_the_memory_set_aside_is_asked_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 with Retry-After, and room again once the others are done."""
+    monkeypatch.setattr(receiver, "_WAITING_BYTES", 10)
+    with receiving(tmp_path) as (url, _, _):
+        for _ in range(2):
+            answer = httpx.post(url, content=bytes(11), headers=HEADERS)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert httpx.post(url, content=b"", headers=HEADERS).status_code == 200
+
+
+def test_a_sender_that_goes_away_leaves_no_word_on_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither in the midst of its body nor with what is no HTTP."""
+    with receiving(tmp_path) as (url, _, hub):
+        connect(httpx.URL(url).port, f"{HEAD}Content-Length: 9\r\n\r\nab").close()
+        stranger = connect(httpx.URL(url).port, "no http at all\r\n\r\n")
+        assert stranger.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+        stranger.close()
+        time.sleep(0.2)
+        assert hub.receives
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_refusal_is_a_status_in_the_type_of_the_request(tmp_path: Path) -> None:
+    """Too long a body, announced or not, and another method than POST."""
+    with receiving(tmp_path) as (url, _, _):
+        port = httpx.URL(url).port
+        announced = connect(port, f"{HEAD}Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n")
+        with announced, announced.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+        asked = httpx.get(url)
+    assert b"content-type: application/x-protobuf" in head
+    assert "send fewer spans" in Status.FromString(body).message
+    assert (asked.status_code, asked.headers["allow"]) == (405, "POST")
+
+
+def test_what_is_traced_here_is_not_taken_from_a_sender(tmp_path: Path) -> None:
+    """Its cycles would be there twice, once late."""
+    with receiving(tmp_path) as (url, store, hub):
+        hub.put_run(run_of(), Source.ATTACHED)
+        assert httpx.post(url, content=body_of(1), headers=HEADERS).status_code == 200
+        hub.pass_on()
+        assert store.cycles(RUN_A) == []

@@ -7,13 +7,24 @@ from starlette.datastructures import Headers
 
 from spectrace.server.security import LOOPBACK, refusal
 
-OWN = ["127.0.0.1:7711", "localhost:7711", "localhost", "[::1]:7711", "LOCALHOST:8080"]
+OWN = [
+    "127.0.0.1:7711",
+    "localhost:7711",
+    "localhost",
+    "[::1]:7711",
+    "LOCALHOST:8080",
+    "localhost.:7711",
+]
 FOREIGN = [
     "evil.example:7711",
     "127.0.0.1.evil.example:7711",
     "localhost.evil.example",
     "127.0.0.1@evil.example",
     "evil.example/127.0.0.1",
+    "evil.example@127.0.0.1",
+    "localhost/",
+    "localhost:7711/evil.example",
+    "localhost..",
     "192.168.0.7:7711",
     "0.0.0.0:7711",
     "[::1",

@@ -150,9 +150,72 @@ def test_a_problem_of_the_store_is_on_the_page(tmp_path: Path) -> None:
         hub.pass_on()
         hub.refresh()
         assert "No space left on device" in only_run(hub).message
+        assert "--store on another disk" in only_run(hub).message
+        assert only_run(hub).lost.stored == 1
         store._writer._database.create = create  # type: ignore[method-assign]
         hub.feed([cycle_of(2)])
         hub.pass_on()
         hub.refresh()
         assert only_run(hub).message == ""
         assert (store.cycles(RUN_A), store.stats().lost) == ([cycle_of(2)], 1)
+
+
+def run_ids(hub: Hub) -> set[str]:
+    """The runs on the page."""
+    return {run.run for run in hub.state().runs}
+
+
+def test_the_run_that_was_silent_for_longest_makes_room(tmp_path: Path) -> None:
+    """Of 66 runs neither the newcomers go nor the one that is traced from here."""
+    clock = Clock()
+    with open_store(tmp_path) as store:
+        hub = Hub(store, sink=store, clock_s=clock)
+        for number in range(66):
+            clock.now_s += 1
+            source = Source.RECEIVED if number else Source.ATTACHED
+            assert hub.put_run(run_of(f"{number:032}"), source)
+            hub.feed([cycle_of(1, run_id="1".zfill(32))])
+        expected = {f"{number:032}" for number in range(66)} - {"2".zfill(32), "3".zfill(32)}
+        assert run_ids(hub) == expected
+
+
+def test_a_sender_does_not_replace_the_session_that_traces_here(tmp_path: Path) -> None:
+    """While it lasts; once it has ended, the sender is wanted."""
+    with open_store(tmp_path) as store:
+        hub = Hub(store, sink=store)
+        hub.put_run(run_of(), Source.ATTACHED)
+        assert not hub.put_run(run_of(), Source.RECEIVED)
+        assert only_run(hub).source is Source.ATTACHED
+        hub.end(RUN_A, Life.DETACHED, "")
+        assert hub.put_run(run_of(), Source.RECEIVED)
+        assert only_run(hub).source is Source.RECEIVED
+
+
+def test_a_run_of_which_nothing_is_stored_any_more_leaves_the_page(tmp_path: Path) -> None:
+    """Its cycles were too old; the one that still sends stays."""
+    clock = Clock()
+    other = "b" * 32
+    with open_store(tmp_path, retain_s=10, slice_s=1) as store:
+        hub = Hub(store, sink=store, clock_s=clock)
+        for run_id, number in ((RUN_A, 1), (other, 5000)):
+            hub.put_run(run_of(run_id), Source.RECEIVED)
+            hub.feed([cycle_of(number, run_id=run_id)])
+            hub.pass_on()
+            hub.refresh()
+            clock.now_s += 20
+        hub.feed([cycle_of(5001, run_id=other)])
+        hub.pass_on()
+        hub.refresh()
+        assert run_ids(hub) == {other}
+
+
+def test_a_refresh_between_feeding_and_storing_is_made_up_for(tmp_path: Path) -> None:
+    """What was fed before it and stored after it is in the figures of the next one."""
+    with open_store(tmp_path) as store:
+        hub = Hub(store, sink=store)
+        hub.put_run(run_of(), Source.RECEIVED)
+        hub.feed([cycle_of(1)])
+        hub.refresh()
+        hub.pass_on()
+        hub.refresh()
+        assert only_run(hub).stored.cycles == 1

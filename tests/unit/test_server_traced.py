@@ -153,6 +153,7 @@ def test_the_end_is_on_the_page_with_all_that_was_measured(
     state = stage.state()
     assert state.state is life
     assert state.message.endswith("Not seen in this release: eagle_sample.")
+    assert "server has ended" not in state.message  # the page says so of itself
     assert stage.store.cycles(RUN_A) == [cycle_of(9)]
     assert stage.paged.last_cycles == [cycle_of(9)]
 

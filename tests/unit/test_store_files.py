@@ -14,6 +14,7 @@ import pytest
 
 from spectrace.errors import SpectraceError
 from spectrace.store.recording import open_recording
+from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
 _OPEN = """
@@ -198,3 +199,42 @@ def test_a_disk_that_is_full_for_a_while_costs_only_the_cycles_of_that_while(
     recording = open_recording(tmp_path)
     assert len(recording.cycles(RUN_A, limit=500)) == 200
     recording.close()
+
+
+@pytest.mark.parametrize("name", ["slice-a.duckdb", "slice-1 2.duckdb", "slice-\udcff.duckdb"])
+def test_a_foreign_name_in_a_store_is_named(tmp_path: Path, name: str) -> None:
+    """A sentence instead of a traceback; the file stays as it is."""
+    (tmp_path / name).touch()
+    with pytest.raises(SpectraceError, match="is none of spectrace's files") as refused:
+        CycleStore(tmp_path, retain_s=60, max_bytes=1 << 30)
+    assert str(refused.value).isascii()
+    assert (tmp_path / name).exists()
+
+
+def test_a_slice_that_cannot_be_written_any_more_can_still_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed write it is opened for reading, and the next cycles get a new one."""
+    with open_store(tmp_path) as store:
+        store.add([cycle_of(1)])
+        store.flush()
+        database = store._writer._database
+        attach = database.attach
+
+        def attach_for_reading(path: Path, name: str, *, read_only: bool) -> None:
+            if not read_only:
+                raise SpectraceError("The disk is full.")
+            attach(path, name, read_only=True)
+
+        def fail(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "attach", attach_for_reading)
+            patch.setattr(database, "insert", fail)
+            store.add([cycle_of(2)])
+            with pytest.raises(SpectraceError, match="make room"):
+                store.flush()
+            assert store.cycles(RUN_A) == [cycle_of(1)]
+        store.add([cycle_of(3)])
+        assert store.cycles(RUN_A) == [cycle_of(3), cycle_of(1)]

@@ -372,3 +372,10 @@ def test_requests_are_counted_as_the_server_counts_them() -> None:
         ),
         "b": RequestCounts(cycles=1, correct_drafts=0, histogram=(1, 0, 0, 0), output_tokens=1 + 1),
     }
+
+
+def test_a_histogram_has_an_end() -> None:
+    """What says that it had 2^31 draft steps costs no more than 4,097 places."""
+    cycle = cycle_of(steps=(1 << 31) - 1, rows=[verified((1 << 31) - 1), verified(1)])
+    places = summarize([cycle], 1.0).correct_drafts_histogram
+    assert (len(places), places[1], places[4096], sum(places)) == (4097, 1, 1, 2)

@@ -1,0 +1,53 @@
+"""What a screen is given: one report of a session, and how taking the probe out went."""
+
+from __future__ import annotations
+
+import msgspec
+
+from spectrace.analysis.summary import Summary
+from spectrace.attach.session import End, SessionFacts, Stall
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """How taking the probe out of one rank went.
+
+    Attributes:
+        rank: Name of the rank.
+        removed: The probe is out.
+        foreign: Functions that other code had wrapped after us.
+        reason: Why the probe is still in, or what else there is to say.
+    """
+
+    rank: str
+    removed: bool
+    foreign: tuple[str, ...]
+    reason: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown, or written as one JSON object.
+
+    Attributes:
+        final: The session has ended, and `summary` is of all of it.
+        unix_ns: When the report was made, UNIX time in ns.
+        run_id: The run, see `model.Run`.
+        server_pid: Process id of the server's root process.
+        session: What is known about the server and its ranks; a rank whose process has ended
+            has the state `dead`.
+        stall: For how long attaching held up each rank.
+        summary: Of the last seconds, or of the whole session.
+        export_lost: Cycles that an exporter could not deliver, None where there is none.
+        end: Why the session ended, if not by this command: see `attach.session.End`.
+        removals: How taking the probe out went, once the session has ended.
+    """
+
+    final: bool
+    unix_ns: int
+    run_id: str
+    server_pid: int
+    session: SessionFacts
+    stall: tuple[Stall, ...]
+    summary: Summary
+    export_lost: int | None = None
+    end: End | None = None
+    removals: tuple[Removal, ...] = ()
