@@ -48,7 +48,17 @@ const SCENARIOS = {
   empty: { ...BASE, runs: 0 },
   idle: { ...BASE, state: "idle" },
   waiting: { ...BASE, state: "idle", none: true },
-  gone: { ...BASE, state: "server_gone" },
+  gone: {
+    ...BASE,
+    state: "server_gone",
+    message: "The server has ended; what was measured is still here.",
+  },
+  // Names that nobody would choose, without a place to break.
+  names: { ...BASE, name: "n".repeat(900) },
+  namedranks: { ...BASE, ranks: 2, runs: 2, silent: 1, name: "w".repeat(900) },
+  // Every 100th cycle says that it began three hours from now.
+  future: { ...BASE, future: 3 * 3600 },
+  giant: { ...BASE, verifyMs: 1.6e10 },
 };
 
 const { values: options } = parseArgs({
@@ -99,7 +109,9 @@ class SimulatedRun {
       steps: verifies ? scenario.steps : 0,
       topk: verifies ? 1 : 0,
       draft_tokens: verifies ? scenario.steps + 1 : 0,
-      t0: String(this.endNs),
+      t0: String(
+        this.endNs + BigInt(this.n % 100 === 0 ? (scenario.future ?? 0) : 0) * 1_000_000_000n,
+      ),
       ranks,
       requests: scenario.overlap ? null : this.rows(kind),
     };
@@ -148,7 +160,7 @@ class SimulatedRun {
     const hole = scenario.holes && place === 1 && this.n % 5 === 0;
     const reported = off ? 0 : phases.length - (hole ? 4 : 0);
     return {
-      rank: `TP${place}`,
+      rank: `TP${place}${scenario.name ?? ""}`,
       start,
       end: now,
       mode: scenario.mode,
@@ -190,21 +202,21 @@ class SimulatedRun {
     const last = this.cycles.at(-1);
     return {
       run: this.id,
-      host: `gpu-0${this.place + 6}`,
+      host: `gpu-0${this.place + 6}${scenario.name ?? ""}`,
       server_pid: 41_207 + this.place,
       command: [
         "python",
         "-m",
         "sglang.launch_server",
         "--model-path",
-        `/models/Simulated-8B${this.place > 1 ? "-b" : ""}`,
+        `/models/Simulated-8B${this.place > 1 ? "-b" : ""}${scenario.name ?? ""}`,
       ],
-      engine: "sglang 0.5.23",
+      engine: `sglang 0.5.23${scenario.name ?? ""}`,
       source: "attached",
       state: scenario.state ?? "tracing",
-      message: "",
+      message: scenario.message ?? "",
       ranks: Array.from({ length: scenario.ranks }, (_, rank) => ({
-        name: `TP${rank}`,
+        name: `TP${rank}${scenario.name ?? ""}`,
         pid: 41_300 + rank,
         reporting: rank !== scenario.silent,
       })),

@@ -1,15 +1,16 @@
 // The one store of the page: what the server said, what is chosen, and what follows from both.
-import { computed, type Signal, signal } from "@preact/signals";
+import { batch, computed, type Signal, signal } from "@preact/signals";
 import { axisSpan, type Range } from "./lib/axis.ts";
 import { CONNECTING, type Connection } from "./lib/connection.ts";
-import { type CycleId, cycleMs, reachMs } from "./lib/cycle.ts";
+import { type CycleId, reachMs } from "./lib/cycle.ts";
 import { type Place, parseHash } from "./lib/hash.ts";
+import { endOf, Skew, until } from "./lib/now.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
 import { isTraced } from "./lib/run.ts";
 import { type Columns, Series } from "./lib/series.ts";
 import { newest, summarize } from "./lib/summary.ts";
 import type { Theme } from "./lib/tokens.ts";
-import { zoom } from "./lib/waterfall.ts";
+import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
 
 /** How long the strip chart looks back, in s. */
@@ -26,10 +27,12 @@ const ZOOM_STEP = 1.5;
 interface Collected {
   readonly ring: CycleRing;
   readonly series: Series;
+  readonly skew: Skew;
 }
 
 /** A picture that stands still. `cycles` are oldest first. */
 export interface Paused {
+  /** By the browser's clock. */
   readonly atMs: number;
   readonly cycles: readonly Cycle[];
   readonly fresh: number;
@@ -44,7 +47,6 @@ export interface NotFound {
 const collected = new Map<string, Collected>();
 const initial = parseHash(globalThis.location?.hash ?? "");
 let axisMs: number | null = null;
-let clockOffsetMs: number | null = null;
 
 export const connection: Signal<Connection> = signal(CONNECTING);
 export const server: Signal<ServerState | null> = signal(null);
@@ -83,6 +85,13 @@ export const run = computed<RunState | null>(() => {
   );
 });
 
+/** The run that the address asks for and the server does not know; another one is in view. */
+export const unknownRun = computed<string | null>(() => {
+  const id = chosenRun.value;
+  const known = server.value?.runs.some((each) => each.run === id) ?? true;
+  return known ? null : id;
+});
+
 /** Cycles in view, oldest first: the frozen ones while paused. */
 export const cycles = computed<readonly Cycle[]>(() => {
   void beat.value;
@@ -102,29 +111,31 @@ export interface Figures {
   readonly untilMs: number | null;
 }
 
-/** When the newest cycle of the run in view ended, UNIX ms; null without any. */
-function lastEnd(): number | null {
-  const last = collectedCycles().at(-1);
-  return last ? last.t0Ms + cycleMs(last) : null;
+/** Collected cycles of the run in view up to now, oldest first; none from the future. */
+function pastCycles(): readonly Cycle[] {
+  const all = collectedCycles();
+  const past = until(all, runNowMs());
+  return past.length > 0 ? past : all;
 }
 
 /** When the run in view ended for this page, UNIX ms; null while more can come. */
 const endedMs = computed<number | null>(() => {
-  const ended = run.value !== null && !isTraced(run.value);
-  return ended ? lastEnd() : null;
+  const last = run.value !== null && !isTraced(run.value) ? pastCycles().at(-1) : undefined;
+  return last ? endOf(last) : null;
 });
 
 /** The server's summary; where it has none, the page's own of the last seconds with cycles. */
 export const figures = computed<Figures>(() => {
-  const lastEndMs = lastEnd();
-  const lastN = collectedCycles().at(-1)?.n ?? null;
+  const past = pastCycles();
+  const last = past.at(-1);
+  const lastEndMs = last ? endOf(last) : null;
   const silent = connection.value.kind === "lost" ? connection.value.sinceMs : null;
   const untilMs = endedMs.value ?? silent;
   const sent = run.value?.summary ?? null;
-  const summary =
-    sent && sent.cycles > 0 ? sent : summarize(newest(collectedCycles(), SUMMARY_S), SUMMARY_S);
-  const recent = lastEndMs === null || serverNowMs() - lastEndMs < SUMMARY_S * 1000;
-  return { summary, current: recent || untilMs !== null, lastEndMs, lastN, untilMs };
+  const summary = sent && sent.cycles > 0 ? sent : summarize(newest(past, SUMMARY_S), SUMMARY_S);
+  const recent = lastEndMs === null || runNowMs() - lastEndMs < SUMMARY_S * 1000;
+  const current = recent || untilMs !== null;
+  return { summary, current, lastEndMs, lastN: last?.n ?? null, untilMs };
 });
 
 /** Names of the ranks, as the server lists them or as they came. */
@@ -136,7 +147,7 @@ export const rankNames = computed<readonly string[]>(() => {
 
 /** The selected cycle, null while it is not here. */
 export const selectedCycle = computed<Cycle | null>(() => {
-  const id = selected.value;
+  const id = unknownRun.value === null ? selected.value : null;
   return id && findCycle(cycles.value, id.group, id.n);
 });
 
@@ -151,41 +162,44 @@ export const view = computed<Range>(() => {
   return { start: 0, end: axisMs };
 });
 
-/** Now by the clock of the server, in UNIX ms: as the newest cycles tell it. */
-export function serverNowMs(): number {
-  return clockMs.value - (clockOffsetMs ?? 0);
+/** Now by the clock that stamps the cycles of the run in view, in UNIX ms. */
+function runNowMs(): number {
+  return clockMs.value - (of(run.value?.run)?.skew.ms ?? 0);
 }
 
-/** Where the strip chart ends, UNIX ms: now, or after the last cycle of a run that ended. */
-export const stripEndMs = computed<number>(() => {
-  const ended = endedMs.value;
-  // So that the strip leaves out the second in which the run ended, of which only a part was seen.
-  return ended === null ? serverNowMs() : ended + 1000;
+/** The columns that stand still with the picture; null while live, or if they show nothing. */
+const frozenColumns = computed<Columns | null>(() => {
+  const frozen = paused.value?.columns;
+  return frozen?.cycleP50.some((value) => value !== null) ? frozen : null;
 });
 
+/** When the strip chart ends, UNIX ms: at the pause, or with a run that ended; null is now. */
+export const stripEndMs = computed<number | null>(() =>
+  frozenColumns.value && paused.value ? paused.value.atMs : endedMs.value,
+);
+
 /** What the strip chart shows: up to now, or up to the pause. */
-export const columns = computed<Columns>(() => {
-  const frozen = paused.value?.columns;
-  return frozen?.cycleP50.some((value) => value !== null) ? frozen : currentColumns();
-});
+export const columns = computed<Columns>(() => frozenColumns.value ?? currentColumns());
 
 /** Takes in cycles that arrived, oldest first. */
 export function takeCycles(arrived: readonly Cycle[], nowMs: number): void {
+  const ends = new Map<Skew, number>();
   let fresh = 0;
   let frozen = paused.value?.cycles;
   for (const cycle of arrived) {
-    const { ring, series: strip } = of(cycle.run) ?? start(cycle.run);
+    const { ring, series: strip, skew } = of(cycle.run) ?? start(cycle.run);
     const previous = ring.put(cycle);
     strip.put(cycle, previous);
+    if (!previous) {
+      ends.set(skew, endOf(cycle));
+    }
     if (cycle.run === run.value?.run) {
       fresh += previous ? 0 : 1;
       frozen = frozen && amend(frozen, cycle);
     }
   }
-  const last = arrived.at(-1);
-  if (last) {
-    const behind = nowMs - (last.t0Ms + cycleMs(last));
-    clockOffsetMs = Math.min(clockOffsetMs ?? behind, behind);
+  for (const [skew, endMs] of ends) {
+    skew.put(nowMs - endMs);
   }
   if (paused.value && frozen) {
     paused.value = { ...paused.value, cycles: frozen, fresh: paused.value.fresh + fresh };
@@ -210,9 +224,8 @@ export function takeState(state: ServerState): void {
 
 /** Notes that cycles between these UNIX times (ms, browser's clock) may never arrive. */
 export function takeOutage(fromMs: number, toMs: number): void {
-  const offset = clockOffsetMs ?? 0;
-  for (const { series: strip } of collected.values()) {
-    strip.missed(fromMs - offset, toMs - offset);
+  for (const { series: strip, skew } of collected.values()) {
+    strip.missed(fromMs - skew.ms, toMs - skew.ms);
   }
 }
 
@@ -220,7 +233,7 @@ export function takeOutage(fromMs: number, toMs: number): void {
 export function pause(): void {
   if (!paused.value) {
     paused.value = {
-      atMs: serverNowMs(),
+      atMs: Date.now(),
       cycles: [...collectedCycles()],
       fresh: 0,
       columns: currentColumns(),
@@ -255,16 +268,29 @@ export function takeStored(stored: readonly Cycle[]): void {
 
 /** Selects a cycle; the picture stands still, for a selected cycle must not run away. */
 export function select(id: CycleId | null): void {
-  notFound.value = null;
-  if (id) {
-    pause();
-  }
-  selected.value = id;
+  batch(() => {
+    notFound.value = null;
+    if (id) {
+      // Whoever selects in the run in view means that one, whatever the address asked for.
+      chosenRun.value = unknownRun.value === null ? chosenRun.value : (run.value?.run ?? null);
+      pause();
+    }
+    selected.value = id;
+  });
 }
 
-/** Shows a shorter stretch of each cycle for a positive number of steps, else a longer one. */
-export function zoomBy(steps: number): void {
-  zoomed.value = zoom(view.value, ZOOM_STEP ** -steps, 0);
+/**
+ * Shows a shorter stretch of each cycle for a positive number of steps, else a longer one. `time`
+ * (ms from the start of the cycle) stays where it is if it is in view, else the middle does.
+ */
+export function zoomBy(steps: number, time: number | null): void {
+  zoomed.value = zoom(view.value, ZOOM_STEP ** -steps, anchor(view.value, time));
+}
+
+/** Moves along the cycles by a share of what is in view. */
+export function panBy(share: number): void {
+  const reach = Math.max(view.value.end - view.value.start, ...cycles.value.map(reachMs));
+  zoomed.value = pan(view.value, share, reach);
 }
 
 /** Shows another run. */
@@ -291,7 +317,9 @@ export function goTo(target: Place): void {
     chooseRun(target.run);
   }
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
-  if (!same && (target.cycle !== null || selected.value)) {
+  if (unknownRun.value !== null) {
+    selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };
+  } else if (!same && (target.cycle !== null || selected.value)) {
     select(target.cycle === null ? null : { group: target.group, n: target.cycle });
   }
 }
@@ -301,7 +329,13 @@ function collectedCycles(): readonly Cycle[] {
 }
 
 function currentColumns(): Columns {
-  return (of(run.value?.run)?.series ?? new Series(STRIP_S)).columns(stripEndMs.value);
+  return (of(run.value?.run)?.series ?? new Series(STRIP_S)).columns(currentEndMs());
+}
+
+/** Where the columns end: now, or after the last cycle of a run that ended. UNIX ms. */
+function currentEndMs(): number {
+  // So that the strip leaves out the second in which the run ended, of which only a part was seen.
+  return endedMs.value === null ? runNowMs() : endedMs.value + 1000;
 }
 
 function of(id: string | undefined): Collected | undefined {
@@ -309,7 +343,7 @@ function of(id: string | undefined): Collected | undefined {
 }
 
 function start(id: string): Collected {
-  const fresh = { ring: new CycleRing(KEPT_CYCLES), series: new Series(STRIP_S) };
+  const fresh = { ring: new CycleRing(KEPT_CYCLES), series: new Series(STRIP_S), skew: new Skew() };
   collected.set(id, fresh);
   return fresh;
 }

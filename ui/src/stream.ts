@@ -20,6 +20,7 @@ import {
   takePast,
   takeState,
   takeStored,
+  unknownRun,
 } from "./state.ts";
 
 const BEAT_MS = 250;
@@ -55,7 +56,7 @@ export function start(): void {
   effect(() => {
     const id = selected.value;
     const current = run.value;
-    if (id && current && !selectedCycle.value) {
+    if (id && current && unknownRun.value === null && !selectedCycle.value) {
       void loadAround(current.run, id);
     }
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test as it } from "vitest";
-import { axisSpan, decimalsOf, limits, niceStep, ticks } from "./axis.ts";
+import { axisSpan, decimalsOf, limits, limitText, niceStep, ticks, tickText } from "./axis.ts";
 
 it("steps are 1, 2 or 5 times a power of ten", () => {
   expect([0.3, 1, 1.1, 3, 7, 40].map(niceStep)).toEqual([0.5, 1, 2, 5, 10, 50]);
@@ -13,6 +13,27 @@ it("ticks are round and inside", () => {
 
 it("a step has as many decimals as it needs", () => {
   expect([10, 1, 0.5, 0.02].map(decimalsOf)).toEqual([0, 0, 1, 2]);
+});
+
+it.each([
+  [0, 2, 10, "0"],
+  [2.5, 0.5, 10, "2.5 ms"],
+  [800, 200, 900, "800 ms"],
+  [200, 200, 1200, "0.2 s"],
+  [1000, 500, 4000, "1.0 s"],
+  [1234.5, 0.5, 1236, "1.2345 s"],
+  [2e9, 2e9, 16e9, "2,000,000 s"],
+  [16e9, 2e9, 16e9, "16,000,000 s"],
+])("%f ms on an axis with steps of %f up to %f is %s", (value, step, end, text) => {
+  expect(tickText(value, step, end)).toBe(text);
+});
+
+it("the limits of a track are short", () => {
+  expect([limitText(0, 0.5), limitText(12_000, 2000), limitText(16e9, 2e9)]).toEqual([
+    "0.0",
+    "12,000",
+    "1.6e10",
+  ]);
 });
 
 describe("the limits of a track", () => {
@@ -35,8 +56,9 @@ describe("the limits of a track", () => {
   });
 
   it("have a length even if all values are the same", () => {
-    const range = limits([0, 0], null);
+    const range = limits([7, 7], null);
     expect(range?.end).toBeGreaterThan(range?.start ?? 0);
+    expect(limits([0, 0], null)).toEqual({ start: 0, end: 1 });
   });
 });
 

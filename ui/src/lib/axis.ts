@@ -1,6 +1,8 @@
 // Limits and ticks of axes.
+import { fixed } from "./format.ts";
 import { ascending, percentile } from "./summary.ts";
 
+const MS_PER_S = 1000;
 const STEPS = [1, 2, 5, 10] as const;
 const SPANS = [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10] as const;
 
@@ -30,6 +32,21 @@ export function decimalsOf(step: number): number {
 }
 
 /**
+ * A place on an axis of time: `value` and its `step` in ms. All of an axis have the unit that
+ * suits its `end`, so that they can be compared at a glance.
+ */
+export function tickText(value: number, step: number, end: number): string {
+  const [unit, divisor] = end >= MS_PER_S ? ["s", MS_PER_S] : ["ms", 1];
+  return value === 0 ? "0" : `${fixed(value / divisor, decimalsOf(step / divisor))} ${unit}`;
+}
+
+/** A limit of a track, in the few letters that stand beside it; `step` is the track's. */
+export function limitText(value: number, step: number): string {
+  const decimals = Math.min(2, decimalsOf(step));
+  return value < 1e6 ? fixed(value, decimals) : value.toExponential(1).replace("e+", "e");
+}
+
+/**
  * Round limits around the values, those of `now` if they still fit: limits that move with
  * every second could not be read. Never below `floor`. Null without values.
  */
@@ -46,6 +63,9 @@ export function limits(
   const room = Math.max(high - low, high * 0.1, 1e-3);
   if (now && low >= now.start && high <= now.end && room >= (now.end - now.start) * 0.3) {
     return now;
+  }
+  if (high === 0) {
+    return { start: 0, end: 1 };
   }
   const step = niceStep(room / 2);
   const start = Math.max(floor, Math.floor((low - room * 0.1) / step) * step);

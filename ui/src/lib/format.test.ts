@@ -3,10 +3,12 @@ import {
   bytes,
   clock,
   enumerate,
+  fitText,
   lateMs,
   length,
   ms,
   msCell,
+  msShort,
   plural,
   rate,
   share,
@@ -28,6 +30,7 @@ describe("a time in ms", () => {
     [999.94, "999.9 ms"],
     [999.96, "1.00 s"],
     [12_345, "12.35 s"],
+    [16e9, "16,000,000.00 s"],
     [-2.09, "−2.09 ms"],
   ])("%f is written %s", (value, text) => {
     expect(ms(value)).toBe(text);
@@ -47,7 +50,25 @@ describe("a time in ms", () => {
 
   it("a lateness always has a sign and two decimals", () => {
     expect([0.34, -0.011, 0].map(lateMs)).toEqual(["+0.34 ms", "−0.01 ms", "+0.00 ms"]);
+    expect([999.99, 999.996, -16e9].map(lateMs)).toEqual([
+      "+999.99 ms",
+      "+1.00 s",
+      "−16,000,000.00 s",
+    ]);
   });
+});
+
+it("a long time has a short form", () => {
+  expect([9500, 1.6e10, -1.6e10].map(msShort)).toEqual(["10 s", "1.6e7 s", "−1.6e7 s"]);
+});
+
+it("a text is cut where its room ends", () => {
+  const inRoom = (text: string, room: number) => fitText(text, room, (part) => [...part].length);
+  expect(inRoom("TP0", 3)).toBe("TP0");
+  expect(inRoom("decode-rank-0", 8)).toBe("decode-…");
+  expect(inRoom("decode rank", 8)).toBe("decode…");
+  expect(inRoom("😀😀😀", 2)).toBe("😀…");
+  expect([inRoom("TP0", 1), inRoom("", 0)]).toEqual(["", ""]);
 });
 
 it("a share that is not 0 is never written as 0 %", () => {

@@ -6,6 +6,7 @@ export const MISSING = "–";
 const MINUS = "−";
 const THOUSANDS = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const NS_PER_MS = 1e6;
+const MS_PER_S = 1000;
 
 /** A time in ms with its unit: whole µs below 0.1 ms, s from 1000 ms. */
 export function ms(value: number): string {
@@ -15,7 +16,7 @@ export function ms(value: number): string {
     return `${sign}${Math.round(size * 1000)} µs`;
   }
   if (size >= 999.95) {
-    return `${sign}${(size / 1000).toFixed(2)} s`;
+    return `${sign}${fixed(size / MS_PER_S, 2)} s`;
   }
   return `${sign}${decimals(size)} ms`;
 }
@@ -38,14 +39,23 @@ export function msCell(value: number | null): string {
   return size < 999.95 ? sign + decimals(size) : sign + THOUSANDS.format(size);
 }
 
-/** How late something was in ms, always with two decimals: such values stand below each other. */
+/** How late something was, always with two decimals: such values stand below each other. */
 export function lateMs(value: number): string {
-  return `${value < 0 ? MINUS : "+"}${Math.abs(value).toFixed(2)} ms`;
+  const size = Math.abs(value);
+  const text = size < 999.995 ? `${size.toFixed(2)} ms` : `${fixed(size / MS_PER_S, 2)} s`;
+  return `${value < 0 ? MINUS : "+"}${text}`;
 }
 
 /** A whole number with commas. */
 export function whole(value: number | null): string {
   return value === null ? MISSING : THOUSANDS.format(value).replace("-", MINUS);
+}
+
+/** A number with so many decimals, and with commas. */
+export function fixed(value: number, places: number): string {
+  const [integer = "", fraction] = Math.abs(value).toFixed(places).split(".");
+  const grouped = (value < 0 ? MINUS : "") + THOUSANDS.format(Number(integer));
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
 /** A length in tokens with two decimals. */
@@ -95,6 +105,36 @@ export function shortId(id: string, most = 12): string {
   }
   const tail = Math.floor((most - 1) / 3);
   return `${id.slice(0, most - 1 - tail)}…${id.slice(-tail)}`;
+}
+
+/** A long time in the fewest letters, for where `ms` does not fit. */
+export function msShort(value: number): string {
+  const size = Math.abs(value) / MS_PER_S;
+  const text = size < 1e4 ? size.toFixed(0) : size.toExponential(1).replace("e+", "e");
+  return `${value < 0 ? MINUS : ""}${text} s`;
+}
+
+/**
+ * As much of a text as fits into `room`, with "…" where it was cut; empty where not even one
+ * letter fits. `measure` says how wide a text is.
+ */
+export function fitText(text: string, room: number, measure: (text: string) => number): string {
+  if (measure(text) <= room) {
+    return text;
+  }
+  const letters = [...text];
+  const cut = (count: number) => `${letters.slice(0, count).join("").trimEnd()}…`;
+  let fits = 0;
+  let tooMany = letters.length;
+  while (tooMany - fits > 1) {
+    const middle = Math.floor((fits + tooMany) / 2);
+    if (measure(cut(middle)) <= room) {
+      fits = middle;
+    } else {
+      tooMany = middle;
+    }
+  }
+  return fits > 0 ? cut(fits) : "";
 }
 
 /** A size of data in decimal units. */

@@ -25,9 +25,19 @@ it("a cycle that is sent again replaces its earlier version and hands it back", 
 it("an amendment may move the start", () => {
   const ring = new CycleRing(10);
   ring.put(cycleOf(1));
-  ring.put(cycleOf(2));
+  ring.put(cycleOf(2, { group: "DP1" }));
   ring.put(cycleOf(1, { t0Ms: cycleOf(3).t0Ms }));
   expect(numbers(ring.cycles)).toEqual([2, 1]);
+});
+
+it("a cycle of the future stays in its place among those of its group", () => {
+  const ring = new CycleRing(10);
+  const future = { t0Ms: cycleOf(2).t0Ms + 3 * 3600 * 1000 };
+  ring.put(cycleOf(1));
+  ring.put(cycleOf(2, future));
+  ring.put(cycleOf(3));
+  expect(numbers(ring.cycles)).toEqual([1, 2, 3]);
+  expect(numbers(merge([cycleOf(1)], [cycleOf(2, future), cycleOf(3)]))).toEqual([1, 2, 3]);
 });
 
 it("groups count for themselves", () => {

@@ -68,8 +68,11 @@ export function merge(older: readonly Cycle[], newer: readonly Cycle[]): Cycle[]
   return [...older.filter((cycle) => !known.has(cycleKey(cycle))), ...newer].sort(byStart);
 }
 
-/** Orders cycles by their start. */
+/** Orders cycles by their start; those of a group by number, for a clock may be set or wrong. */
 export function byStart(one: Cycle, other: Cycle): number {
+  if (one.group === other.group) {
+    return one.n - other.n;
+  }
   return one.t0Ms - other.t0Ms || one.n - other.n;
 }
 

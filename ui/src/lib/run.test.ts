@@ -63,6 +63,20 @@ it("a run that ended says so, and that its cycles stay", () => {
   expect(isTraced(runOf({ state: "server_gone" }))).toBe(false);
 });
 
+it.each([
+  ["server_gone", "The server has ended; what was measured is still here.", ""],
+  ["server_gone", "The server ended.", ""],
+  ["server_gone", "The server process exited. Two ranks were killed.", "Two ranks were killed. "],
+  ["detached", "Tracing was ended; the server goes on without it.", "The server goes on. "],
+  [
+    "detached",
+    "Another process traces the server now.",
+    "The server goes on. Another process traces the server now. ",
+  ],
+])("a run in state %s with the message %j says each thing once", (state, message, said) => {
+  expect(endInWords(runOf({ state, message }))?.text).toBe(`${said}What was collected stays.`);
+});
+
 it("a silent sender may come back, and the server's sentence says why", () => {
   const run = runOf({ state: "lost_sender", message: "Nothing has come for 10 s." });
   expect(endInWords(run)?.text).toBe("Nothing has come for 10 s. What was collected stays.");
@@ -86,4 +100,6 @@ it("silent ranks are named while the run is traced", () => {
   );
   expect(silentRanks(runOf({ ranks, state: "server_gone" }))).toBeNull();
   expect(silentRanks(runOf())).toBeNull();
+  const long = [{ name: "w".repeat(900), pid: 1, reporting: false }];
+  expect(silentRanks(runOf({ ranks: long }))?.length).toBeLessThan(100);
 });

@@ -1,7 +1,8 @@
 // What a run is called, and what its state means in words.
-import { enumerate, plural, whole } from "./format.ts";
+import { enumerate, plural, shortId, whole } from "./format.ts";
 import type { RunState, Summary } from "./wire.ts";
 
+const MOST_OF_NAME = 40;
 const MODEL_FLAGS = ["--served-model-name", "--model-path", "--model"];
 
 /** The model of a run by its command line, else the name of the engine. */
@@ -51,18 +52,18 @@ export function lostInWords(run: RunState): string {
 
 /** Why nothing comes from a run; null while something does. */
 export function endInWords(run: RunState): { head: string; text: string } | null {
-  const kept = "What was collected stays.";
-  const text = [run.message, kept].filter(Boolean).join(" ");
   if (run.source === "file") {
     return { head: run.message || "Read from a recording.", text: "" };
   }
+  const kept = "What was collected stays.";
+  const text = (...facts: string[]) => [...facts, beyondState(run), kept].filter(Boolean).join(" ");
   switch (run.state) {
     case "server_gone":
-      return { head: "The server ended.", text };
+      return { head: "The server ended.", text: text() };
     case "detached":
-      return { head: "Detached.", text: `The server goes on. ${text}` };
+      return { head: "Detached.", text: text("The server goes on.") };
     case "lost_sender":
-      return { head: "The sender is silent.", text };
+      return { head: "The sender is silent.", text: text() };
     default:
       return null;
   }
@@ -75,12 +76,29 @@ export function isTraced(run: RunState): boolean {
 
 /** The ranks that do not report, in a sentence; null if all do. */
 export function silentRanks(run: RunState): string | null {
-  const silent = run.ranks.filter((rank) => !rank.reporting).map((rank) => rank.name);
+  const silent = run.ranks
+    .filter((rank) => !rank.reporting)
+    .map((rank) => shortId(rank.name, MOST_OF_NAME));
   if (silent.length === 0 || !isTraced(run)) {
     return null;
   }
   const verb = silent.length === 1 ? "does" : "do";
   return `${enumerate(silent)} ${verb} not report. Cycles are drawn without ${silent.length === 1 ? "it" : "them"}.`;
+}
+
+/** Sentences of the server's message that say what the page says anyway, by state. */
+const RESTATED: Readonly<Record<string, RegExp>> = {
+  server_gone: /\bserver\b.*\b(?:ended|exited|died|gone|stopped)\b/i,
+  detached: /\b(?:detached|tracing (?:was |has )?ended|server goes on)\b/i,
+};
+const RESTATED_KEPT = /\b(?:measured|collected)\b.*\b(?:here|stays|kept)\b/i;
+
+/** What the server's message says beyond the run's state: each thing is to be said once. */
+function beyondState({ message, state }: RunState): string {
+  return message
+    .split(/(?<=[.!?])\s+/)
+    .filter((sentence) => !(RESTATED[state]?.test(sentence) || RESTATED_KEPT.test(sentence)))
+    .join(" ");
 }
 
 function seen(values: readonly number[], noun: string): string {

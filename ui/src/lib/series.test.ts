@@ -61,7 +61,9 @@ describe("the last seconds", () => {
   });
 });
 
-it("the last value is the last that is known", () => {
+it("the last value is the last that is known, unless it is too old to speak of now", () => {
   expect(lastValue([1, 2, null])).toBe(2);
   expect(lastValue([null])).toBeNull();
+  expect(lastValue([1, 875, ...Array.from({ length: 7 }, () => null)])).toBe(875);
+  expect(lastValue([1, 875, ...Array.from({ length: 8 }, () => null)])).toBeNull();
 });

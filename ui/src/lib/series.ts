@@ -138,9 +138,12 @@ export class Series {
   }
 }
 
-/** The last value of a column that is not null. */
+/** Points at the end of a column, one a second, that still speak of now: about the last 10 s. */
+const RECENT = 8;
+
+/** The newest value of a column; null if all that is known is older than about 10 s. */
 export function lastValue(column: readonly (number | null)[]): number | null {
-  return column.findLast((value) => value !== null) ?? null;
+  return column.slice(-RECENT).findLast((value) => value !== null) ?? null;
 }
 
 function isDecoding(cycle: Cycle): boolean {

@@ -1,10 +1,12 @@
 import { describe, expect, test as it } from "vitest";
 import { cycleOf, rankOf } from "./testing.ts";
 import {
+  anchor,
   barAt,
   bars,
   pan,
   rowShape,
+  showing,
   shownRequests,
   stretches,
   toX,
@@ -135,8 +137,28 @@ describe("the view", () => {
 
   it("never begins before the cycle", () => {
     expect(zoom({ start: 0, end: 10 }, 2, 0.5)).toEqual({ start: 0, end: 20 });
-    expect(pan({ start: 1, end: 11 }, -0.5)).toEqual({ start: 0, end: 10 });
-    expect(pan({ start: 1, end: 11 }, 0.5)).toEqual({ start: 6, end: 16 });
+    expect(pan({ start: 1, end: 11 }, -0.5, 100)).toEqual({ start: 0, end: 10 });
+    expect(pan({ start: 1, end: 11 }, 0.5, 100)).toEqual({ start: 6, end: 16 });
+  });
+
+  it("never leaves the cycles behind", () => {
+    expect(pan({ start: 1, end: 11 }, 0.5, 8)).toEqual({ start: 3, end: 13 });
+    expect(pan({ start: 0, end: 10 }, 0.5, 4)).toEqual({ start: 0, end: 10 });
+  });
+
+  it("keeps the focused phase in its place when it zooms, else its own middle", () => {
+    const view = { start: 10, end: 30 };
+    expect([anchor(view, 15), anchor(view, 30)]).toEqual([0.25, 1]);
+    expect([anchor(view, null), anchor(view, 4), anchor(view, 31)]).toEqual([0.5, 0.5, 0.5]);
+    const nearer = zoom(view, 0.5, anchor(view, 27));
+    expect(toX(27, nearer, 100)).toBeCloseTo(toX(27, view, 100));
+  });
+
+  it("goes to a stretch that it does not show", () => {
+    const view = { start: 10, end: 14 };
+    expect(showing(view, { start: 13, end: 20 })).toBe(view);
+    expect(showing(view, { start: 20, end: 22 })).toEqual({ start: 19, end: 23 });
+    expect(showing(view, { start: 0, end: 1 })).toEqual({ start: 0, end: 4 });
   });
 });
 

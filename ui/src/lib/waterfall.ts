@@ -160,10 +160,30 @@ export function zoom(view: Range, factor: number, share: number): Range {
   return { start, end: start + length };
 }
 
-/** Moves by a share of what is in view, never before the start of the cycles. */
-export function pan(view: Range, share: number): Range {
+/**
+ * Moves by a share of what is in view, never before the start of the cycles; the end of the
+ * longest one, at `reach`, does not go beyond the middle.
+ */
+export function pan(view: Range, share: number, reach: number): Range {
   const length = view.end - view.start;
-  const start = Math.max(0, view.start + length * share);
+  const last = Math.max(0, reach - length / 2);
+  const start = Math.min(last, Math.max(0, view.start + length * share));
+  return { start, end: start + length };
+}
+
+/** Where a time lies in a view, from 0 to 1: what a zoom keeps. The middle if it is not seen. */
+export function anchor(view: Range, time: number | null): number {
+  const share = time === null ? Number.NaN : (time - view.start) / (view.end - view.start);
+  return share >= 0 && share <= 1 ? share : 0.5;
+}
+
+/** The view itself if it shows anything of a stretch, else one that has it in the middle. */
+export function showing(view: Range, stretch: Range): Range {
+  if (stretch.end >= view.start && stretch.start < view.end) {
+    return view;
+  }
+  const length = view.end - view.start;
+  const start = Math.max(0, (stretch.start + stretch.end - length) / 2);
   return { start, end: start + length };
 }
 

@@ -1,13 +1,13 @@
 // The page: its regions, and the keys that work everywhere.
 import { useEffect } from "preact/hooks";
 import {
+  panBy,
   run,
   select,
   selected,
   selectedCycle,
   server,
   togglePause,
-  zoomBy,
   zoomed,
 } from "../state.ts";
 import { Band } from "./Band.tsx";
@@ -19,7 +19,11 @@ import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
 import { Strip } from "./Strip.tsx";
 import { Tools } from "./Tools.tsx";
+import { zoomAtFocus } from "./waterfall/model.ts";
 import { Waterfall } from "./waterfall/Waterfall.tsx";
+
+/** The share of what is in view by which a key moves it. */
+const PAN = 0.2;
 
 /** Everything. */
 export function App() {
@@ -74,6 +78,9 @@ function onKey(event: KeyboardEvent): void {
   const target = event.target as HTMLElement;
   // Space presses a button and opens a list; there it is not ours.
   const busy = target.closest("button, select, input, a") !== null;
+  if (target.closest("select, input")) {
+    return;
+  }
   switch (event.key) {
     case " ":
       if (busy || !run.value) {
@@ -89,11 +96,24 @@ function onKey(event: KeyboardEvent): void {
       break;
     case "+":
     case "w":
-      zoomBy(1);
+      zoomAtFocus(1);
       break;
     case "-":
     case "s":
-      zoomBy(-1);
+      zoomAtFocus(-1);
+      break;
+    case "a":
+      panBy(-PAN);
+      break;
+    case "d":
+      panBy(PAN);
+      break;
+    case "ArrowLeft":
+    case "ArrowRight":
+      if (!event.shiftKey) {
+        return;
+      }
+      panBy(event.key === "ArrowLeft" ? -PAN : PAN);
       break;
     case "0":
       zoomed.value = null;

@@ -126,7 +126,10 @@ function Phases({ cycle }: { readonly cycle: Cycle }) {
   return (
     <div class="section">
       <h3>
-        Phases <span class="caption">{rank.rank}, by host clock</span>
+        Phases{" "}
+        <span class="caption cut" title={rank.rank}>
+          {rank.rank}, by host clock
+        </span>
       </h3>
       {rank.incomplete && (
         <p class="bad">Boundaries are missing: this rank's cycle is incomplete.</p>
@@ -189,7 +192,10 @@ function Ranks({ cycle }: { readonly cycle: Cycle }) {
   return (
     <div class="section">
       <h3>
-        Ranks <span class="caption">start against {cycle.ranks[0]?.rank}</span>
+        Ranks{" "}
+        <span class="caption cut" title={cycle.ranks[0]?.rank}>
+          start against {cycle.ranks[0]?.rank}
+        </span>
       </h3>
       <table>
         <thead>
@@ -206,7 +212,7 @@ function Ranks({ cycle }: { readonly cycle: Cycle }) {
               <th scope="row">
                 <button
                   type="button"
-                  class="term"
+                  class="term cut name"
                   title={`Show the phases of ${rank.rank}`}
                   onClick={() => {
                     openRank.value = rank.rank;

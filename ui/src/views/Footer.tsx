@@ -8,6 +8,7 @@ const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
   [["←", "→"], "phases"],
   [["Enter"], "details"],
   [["+", "−", "0"], "zoom"],
+  [["A", "D"], "move"],
   [["Esc"], "close"],
 ];
 

@@ -43,6 +43,7 @@ function Identity({ current }: { readonly current: RunState }) {
       {runs.length > 1 ? (
         <select
           aria-label="Run"
+          title={`${modelName(current)}, ${address(current)}`}
           value={current.run}
           onChange={(event) => chooseRun(event.currentTarget.value)}
         >
@@ -57,9 +58,21 @@ function Identity({ current }: { readonly current: RunState }) {
           {modelName(current)}
         </b>
       )}
-      {runs.length < 2 && <span class="roomy">{address(current)}</span>}
-      {current.engine && <span class="wide">{current.engine}</span>}
-      {drafts && <span>{drafts}</span>}
+      {runs.length < 2 && (
+        <span class="roomy shrinks" title={address(current)}>
+          {address(current)}
+        </span>
+      )}
+      {current.engine && (
+        <span class="wide shrinks" title={current.engine}>
+          {current.engine}
+        </span>
+      )}
+      {drafts && (
+        <span class="cut drafts" title={drafts}>
+          {drafts}
+        </span>
+      )}
       {all > 0 && (
         <Term about="One rank is one server process. The number says how many of them report.">
           <span class="ranks">

@@ -1,9 +1,21 @@
 // Lines that say what is not as it should be, for as long as it is true.
 import { secondsToRetry } from "../lib/connection.ts";
-import { clock, plural, whole } from "../lib/format.ts";
-import { endInWords, lostInWords, lostTotal, silentRanks } from "../lib/run.ts";
-import { clockMs, connection, figures, misunderstood, notFound, run, skipped } from "../state.ts";
+import { clock, plural, shortId, whole } from "../lib/format.ts";
+import { address, endInWords, lostInWords, lostTotal, modelName, silentRanks } from "../lib/run.ts";
+import type { RunState } from "../lib/wire.ts";
+import {
+  clockMs,
+  connection,
+  figures,
+  misunderstood,
+  notFound,
+  run,
+  skipped,
+  unknownRun,
+} from "../state.ts";
 import { connect } from "../stream.ts";
+
+const MOST_OF_NAME = 40;
 
 /** All notices that hold now. */
 export function Notices() {
@@ -14,6 +26,13 @@ export function Notices() {
   return (
     <div aria-live="polite">
       <Unreachable />
+      {unknownRun.value !== null && (
+        <Notice>
+          <b title={unknownRun.value}>Run {shortId(unknownRun.value)} is not known here.</b>{" "}
+          {current &&
+            `Shown is ${shortId(modelName(current), MOST_OF_NAME)}, ${shortId(address(current), MOST_OF_NAME)}.`}
+        </Notice>
+      )}
       {end && (
         <Notice>
           <b>{end.head}</b> {end.text}
@@ -22,7 +41,7 @@ export function Notices() {
       {current && !end && current.message && <Notice>{current.message}</Notice>}
       {silent && (
         <Notice>
-          <b class="bad">A rank is missing.</b> {silent}
+          <b class="bad">A rank is missing.</b> <span title={silentNames(current)}>{silent}</span>
         </Notice>
       )}
       {current && lost > 0 && (
@@ -83,6 +102,12 @@ function Notice(props: { readonly children: preact.ComponentChildren }) {
       <p>{props.children}</p>
     </div>
   );
+}
+
+/** In full: the sentence shortens long names. */
+function silentNames(current: RunState): string {
+  const silent = current.ranks.filter((rank) => !rank.reporting);
+  return silent.map((rank) => rank.name).join(", ");
 }
 
 function storedRange(): string {

@@ -2,12 +2,11 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { decimalsOf, limits, niceStep, type Range } from "../lib/axis.ts";
-import { clock, length, msCell, rate, whole } from "../lib/format.ts";
-import { isTraced } from "../lib/run.ts";
+import { limits, limitText, niceStep, type Range } from "../lib/axis.ts";
+import { clock, length, msCell, rate } from "../lib/format.ts";
 import { lastValue } from "../lib/series.ts";
 import { colour, type Theme } from "../lib/tokens.ts";
-import { columns, run, STRIP_S, stripEndMs, theme } from "../state.ts";
+import { columns, STRIP_S, stripEndMs, theme } from "../state.ts";
 import { Term } from "./Card.tsx";
 
 const MINUTE_S = 60;
@@ -35,7 +34,7 @@ interface TrackProps {
 export function Strip() {
   const hovered = useSignal<number | null>(null);
   const shown = columns.value;
-  const ended = run.value !== null && !isTraced(run.value);
+  const end = stripEndMs.value;
   const shared = {
     time: shown.time,
     hovered: hovered.value,
@@ -44,6 +43,7 @@ export function Strip() {
     },
   };
   const at = hovered.value === null ? undefined : shown.time[hovered.value];
+  const spoken = at === undefined ? end : at * 1000;
   return (
     <section class="strip" aria-label="Last five minutes">
       <Track
@@ -73,16 +73,16 @@ export function Strip() {
         text={rate}
       />
       <div class="track timeaxis">
-        <div class="gutter caption">{at === undefined ? "" : clock(at * 1000)}</div>
+        <div class="gutter caption">{spoken === null ? "" : clock(spoken)}</div>
         <div class="scale caption" aria-hidden="true">
           {AGO.map((minutes) => (
             <span key={minutes} style={{ left: `${(1 - minutes / MINUTES) * 100}%` }}>
-              {minutes === MINUTES ? `${minutes} min ${ended ? "before" : "ago"}` : minutes}
+              {minutes === MINUTES ? `${minutes} min ${end === null ? "ago" : "before"}` : minutes}
             </span>
           ))}
         </div>
         <div class="caption" aria-hidden="true">
-          <span class="now">{ended ? clock(stripEndMs.value - 1000) : "now"}</span>
+          <span class="now">{end === null ? "now" : clock(end)}</span>
         </div>
       </div>
     </section>
@@ -104,7 +104,7 @@ function Track(props: TrackProps) {
         <Term class="caption" about={about}>
           {name}
         </Term>
-        <b>
+        <b title={`${text(value)} ${unit}`}>
           {text(value)} <span class="dim">{unit}</span>
         </b>
       </div>
@@ -211,6 +211,5 @@ function limit(range: Range | null, side: "start" | "end"): string {
     return "";
   }
   const step = niceStep((range.end - range.start) / 2);
-  const decimals = Math.min(2, decimalsOf(step));
-  return decimals === 0 ? whole(range[side]) : range[side].toFixed(decimals);
+  return limitText(range[side], step);
 }

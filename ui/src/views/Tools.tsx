@@ -1,6 +1,7 @@
 // The row above the waterfall: live or paused, which ranks, and the zoom.
-import { onlyOpenRank, openRank, rankNames, zoomBy, zoomed } from "../state.ts";
+import { onlyOpenRank, openRank, rankNames, zoomed } from "../state.ts";
 import { LiveControl } from "./LiveControl.tsx";
+import { zoomAtFocus } from "./waterfall/model.ts";
 
 /** Live control at the left, what is shown at the right. */
 export function Tools() {
@@ -20,10 +21,15 @@ export function Tools() {
       >
         Fit
       </button>
-      <button type="button" class="button icon" aria-label="Zoom out" onClick={() => zoomBy(-1)}>
+      <button
+        type="button"
+        class="button icon"
+        aria-label="Zoom out"
+        onClick={() => zoomAtFocus(-1)}
+      >
         −
       </button>
-      <button type="button" class="button icon" aria-label="Zoom in" onClick={() => zoomBy(1)}>
+      <button type="button" class="button icon" aria-label="Zoom in" onClick={() => zoomAtFocus(1)}>
         +
       </button>
     </div>
@@ -39,6 +45,7 @@ function Ranks() {
   return (
     <select
       aria-label="Ranks in the waterfall"
+      title={only}
       value={only}
       onChange={(event) => {
         const chosen = event.currentTarget.value;

@@ -23,7 +23,7 @@ export function PhaseCard({ found, x, y }: Explained) {
           <Swatch phase={stretch.name} />
           {phaseLabel(stretch.name)}
         </b>
-        <span class="caption nowrap">{rank.rank}, host</span>
+        <span class="caption cut">{rank.rank}, host</span>
       </div>
       <table>
         <tbody>

@@ -2,12 +2,13 @@
 import { useComputed } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { type CycleId, cycleKey } from "../../lib/cycle.ts";
-import { moveSpot, spotOf } from "../../lib/spot.ts";
-import { barAt, pan, zoom } from "../../lib/waterfall.ts";
+import { findSpot, moveSpot, spotOf } from "../../lib/spot.ts";
+import { barAt, showing, zoom } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import {
   cycles,
   openRank,
+  panBy,
   pause,
   paused,
   run,
@@ -21,6 +22,7 @@ import { CycleTable } from "./CycleTable.tsx";
 import {
   box,
   byKeys,
+  cardAway,
   focus,
   focused,
   gutter,
@@ -28,7 +30,9 @@ import {
   inRow,
   open,
   plot,
+  pointedRank,
   pointer,
+  rankAt,
   ranks,
   rowAt,
   scene,
@@ -40,8 +44,9 @@ import { paint, RULER } from "./paint.ts";
 
 const HOVER_MS = 60;
 const WHEEL = 1.0015;
-const PAN = 0.2;
 const NEAR_END = 600;
+/** Up to this width of the window the drawer lies over the waterfall; the same in styles.css. */
+const LAID_OVER = 1180;
 
 let resting: ReturnType<typeof setTimeout> | undefined;
 
@@ -52,7 +57,7 @@ export function Waterfall() {
   useBox(scroller);
   usePainting(canvas);
   useScrolling(scroller);
-  const explained = hovered.value ?? focused.value;
+  const explained = hovered.value ?? (cardAway.value ? null : focused.value);
   const rest = Math.max(0, cycles.value.length * shape.value.height + RULER - box.value.height);
   return (
     <section class="waterfall" aria-label="Waterfall">
@@ -72,7 +77,12 @@ export function Waterfall() {
         onBlur={onBlur}
       >
         {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus; the table speaks for it */}
-        <canvas ref={canvas} class={hovered.value ? "over-bar" : ""} aria-hidden="true" />
+        <canvas
+          ref={canvas}
+          class={hovered.value ? "over-bar" : ""}
+          title={pointedRank.value}
+          aria-hidden="true"
+        />
         <div style={{ height: `${rest}px` }} />
       </div>
       {cycles.value.length === 0 && <Waiting />}
@@ -169,6 +179,7 @@ function useScrolling(scroller: { readonly current: HTMLDivElement | null }): vo
 function onMove(event: PointerEvent): void {
   const at = { x: event.clientX, y: event.clientY };
   clearTimeout(resting);
+  pointedRank.value = rankAt(at.x, at.y);
   if (pointer.value && hovered.value) {
     pointer.value = at;
     return;
@@ -180,6 +191,11 @@ function onMove(event: PointerEvent): void {
 }
 
 function onLeave(): void {
+  pointedRank.value = "";
+  hideHover();
+}
+
+function hideHover(): void {
   clearTimeout(resting);
   pointer.value = null;
 }
@@ -199,7 +215,7 @@ function onClick(event: MouseEvent): void {
 
 function onScroll(event: Event): void {
   const element = event.currentTarget as HTMLElement;
-  pointer.value = null;
+  hideHover();
   scrollTop.value = element.scrollTop;
   if (element.scrollTop > 2) {
     pause();
@@ -216,13 +232,14 @@ function onWheel(event: WheelEvent): void {
     zoomed.value = zoom(view.value, WHEEL ** event.deltaY, Math.min(1, Math.max(0, place)));
     event.preventDefault();
   } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-    zoomed.value = pan(view.value, event.deltaX / plot.value);
+    panBy(event.deltaX / plot.value);
     event.preventDefault();
   }
 }
 
 function onKeyDown(event: KeyboardEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) {
+  // With Shift the arrows move the picture, as anywhere on the page.
+  if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) {
     return;
   }
   if (moveFocus(event.key, event.currentTarget as HTMLElement) || act(event.key)) {
@@ -241,32 +258,42 @@ function moveFocus(key: string, scroller: HTMLElement): boolean {
     return false;
   }
   pause();
-  pointer.value = null;
+  hideHover();
   byKeys.value = true;
+  cardAway.value = selected.value !== null && innerWidth <= LAID_OVER;
   focus.value = moved;
   openRank.value = moved.rank;
   const cycle = cycles.value.findLast((each) => cycleKey(each) === moved.key) ?? null;
   reveal(scroller, cycle);
+  showFocus();
   if (selected.value && cycle) {
     choose(cycle);
   }
   return true;
 }
 
-function act(key: string): boolean {
-  if (key === "a" || key === "d") {
-    zoomed.value = pan(view.value, key === "a" ? -PAN : PAN);
-    return true;
+/** Moves the picture if the focused phase lies outside. */
+function showFocus(): void {
+  const stretch = focus.value && findSpot(cycles.value, focus.value)?.stretch;
+  const shown = stretch ? showing(view.value, stretch) : view.value;
+  if (shown !== view.value) {
+    zoomed.value = shown;
   }
+}
+
+function act(key: string): boolean {
   const cycle = cycles.value.findLast((each) => cycleKey(each) === focus.value?.key);
   if (key === "Enter" && cycle) {
     choose(cycle);
+    cardAway.value = true;
     return true;
   }
   return false;
 }
 
 function choose(cycle: Cycle): void {
+  // The drawer says more than the card, and may open over the place that it speaks of.
+  hideHover();
   select({ group: cycle.group, n: cycle.n });
 }
 

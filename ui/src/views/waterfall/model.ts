@@ -13,6 +13,7 @@ import {
   selected,
   theme,
   view,
+  zoomBy,
 } from "../../state.ts";
 import { type Row, RULER, type Scene, WIDE_GUTTER } from "./paint.ts";
 
@@ -42,6 +43,10 @@ export const pointer: Signal<{ readonly x: number; readonly y: number } | null> 
 export const focus: Signal<Spot | null> = signal(null);
 /** A click puts the focus here too, but only keys need a ring to be seen. */
 export const byKeys: Signal<boolean> = signal(false);
+/** The keyboard's card is put away once the drawer shows the cycle, until the focus moves. */
+export const cardAway: Signal<boolean> = signal(false);
+/** The rank whose name in the gutter is under the pointer; it may be cut there. */
+export const pointedRank: Signal<string> = signal("");
 
 /** The opened rank; the first unless another was chosen. */
 export const open = computed<string>(() => openRank.value ?? rankNames.value[0] ?? "");
@@ -132,6 +137,24 @@ export const scene = computed<Scene>(() => ({
   hovered: barIn(hovered.value),
   focused: barIn(focused.value),
 }));
+
+/** Zooms so that the focused phase stays in the picture. */
+export function zoomAtFocus(steps: number): void {
+  const stretch = focus.value && findSpot(cycles.value, focus.value)?.stretch;
+  zoomBy(steps, stretch ? (stretch.start + stretch.end) / 2 : null);
+}
+
+/** The rank whose name stands at a point of the window; empty if none does. */
+export function rankAt(x: number, y: number): string {
+  const row = x - box.value.left < gutter.value ? rowAt(y) : null;
+  const place = row
+    ? shape.value.lanes.findIndex((lane) => {
+        const below = inRow(y, row) - lane.y;
+        return below >= 0 && below < lane.height + lane.partsHeight;
+      })
+    : -1;
+  return ranks.value[place] ?? "";
+}
 
 /** The row at a height of the window; null on the ruler and below the last one. */
 export function rowAt(y: number): Row | null {

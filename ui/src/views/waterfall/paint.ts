@@ -1,5 +1,5 @@
 // Draws the waterfall on its canvas; what lies where is decided in lib/waterfall.ts.
-import { decimalsOf, niceStep, type Range, ticks } from "../../lib/axis.ts";
+import { niceStep, type Range, ticks, tickText } from "../../lib/axis.ts";
 import {
   type CycleId,
   cycleKey,
@@ -10,7 +10,7 @@ import {
   lateness,
   servedRows,
 } from "../../lib/cycle.ts";
-import { lateMs, ms, whole } from "../../lib/format.ts";
+import { fitText, lateMs, ms, msShort, whole } from "../../lib/format.ts";
 import { phaseLabel } from "../../lib/phases.ts";
 import { type ColourName, colour, hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
 import { type Bar, type Lane, type RowShape, shownRequests, toX } from "../../lib/waterfall.ts";
@@ -127,10 +127,10 @@ class Painter {
       this.#text("time", gutter - 12, 13, { tone: "ink3", align: "right" });
     }
     const marks = this.#ticks();
-    const decimals = decimalsOf(this.#tickStep());
+    const step = this.#tickStep();
     for (const time of marks) {
       const x = gutter + Math.round(toX(time, view, this.#plot));
-      const text = time === 0 ? "0" : `${time.toFixed(decimals)} ms`;
+      const text = tickText(time, step, view.end);
       const half = this.#measure(text, SMALL) / 2;
       if (time === 0) {
         this.#text(text, x + 4, 13, { tone: "ink3" });
@@ -160,7 +160,8 @@ class Painter {
       for (const [place, name] of ranks.entries()) {
         const lane = shape.lanes[place];
         if (lane) {
-          this.#text(name, 8, row.y + lane.y + lane.height / 2 + 4, { tone: "ink3" });
+          const shown = this.#fit(name, gutter - 12);
+          this.#text(shown, 8, row.y + lane.y + lane.height / 2 + 4, { tone: "ink3" });
         }
       }
     }
@@ -188,8 +189,11 @@ class Painter {
 
   #names({ cycle, y }: Row): void {
     const { gutter, shape, ranks } = this.#scene;
-    this.#text(whole(cycle.n), 16, y + 17, { size: NORMAL, weight: 600 });
-    this.#text(ms(cycleMs(cycle)), gutter - 12, y + 17, { size: NORMAL, align: "right" });
+    const right = gutter - 12;
+    const n = this.#text(whole(cycle.n), 16, y + 17, { size: NORMAL, weight: 600 });
+    const time = cycleMs(cycle);
+    const fits = this.#measure(ms(time), NORMAL) <= right - 16 - n - 8;
+    this.#text(fits ? ms(time) : msShort(time), right, y + 17, { size: NORMAL, align: "right" });
     const late = lateness(cycle);
     const worst = Math.max(...late.values());
     for (const [place, name] of ranks.entries()) {
@@ -198,19 +202,23 @@ class Painter {
         continue;
       }
       const base = y + lane.y + lane.height / 2 + 4;
-      this.#text(name, 16, base, { tone: "ink3" });
-      const by = late.get(name);
-      if (ranks.length === 1) {
-        this.#text("host", gutter - 12, base, { tone: "ink3", align: "right" });
-      } else if (by !== undefined && place > 0) {
-        const last = by === worst && by > 0;
-        this.#text(lateMs(by), gutter - 12, base, {
-          tone: last ? "ink" : "ink3",
-          weight: last ? 600 : 400,
-          align: "right",
-        });
-      }
+      const by = place > 0 ? late.get(name) : undefined;
+      const taken =
+        ranks.length === 1
+          ? this.#text("host", right, base, { tone: "ink3", align: "right" }) + 8
+          : this.#late(by, worst, right, base);
+      this.#text(this.#fit(name, right - 16 - taken), 16, base, { tone: "ink3" });
     }
+  }
+
+  /** Writes by how much a rank is late, the worst one bold; returns the room that it took. */
+  #late(by: number | undefined, worst: number, right: number, base: number): number {
+    if (by === undefined) {
+      return 0;
+    }
+    const last = by === worst && by > 0;
+    const how = { tone: last ? "ink" : "ink3", weight: last ? 600 : 400, align: "right" } as const;
+    return this.#text(lateMs(by), right, base, how) + 8;
   }
 
   #header({ cycle, y }: Row): void {
@@ -434,6 +442,11 @@ class Painter {
   #measure(text: string, size: string, weight = 400): number {
     this.#ctx.font = `${weight} ${size} ${this.#family}`;
     return this.#ctx.measureText(text).width;
+  }
+
+  /** What of a text fits. */
+  #fit(text: string, room: number): string {
+    return fitText(text, room, (part) => this.#measure(part, SMALL));
   }
 
   /** Writes a line and returns its width. */
