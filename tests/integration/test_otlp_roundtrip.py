@@ -28,17 +28,20 @@ from spectrace.model import (
     Run,
     TimingMode,
 )
+from spectrace.otlp.attributes import MAX_DRAFTS, MAX_VALUES
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.join import CycleCollector, Received
 from spectrace.otlp.receive import PROTOBUF, receive
 
-small = st.integers(0, 1 << 20)
+# What the receiver takes: more than a server has, and less than what would flood a reader.
+small = st.integers(0, MAX_VALUES)
+drafts = st.integers(0, MAX_DRAFTS)
 nanoseconds = st.integers(0, 10**12)
 names = st.text(min_size=1, max_size=8)
 rows = st.builds(
     RequestRow,
     request_id=st.text(max_size=40),
-    correct_drafts=st.none() | small,
+    correct_drafts=st.none() | drafts,
     output_tokens=small,
     overshoot=st.booleans(),
     health_check=st.booleans(),
@@ -101,9 +104,9 @@ def cycles(draw: st.DrawFn, run_id: str) -> Cycle:
         number=number,
         kind=draw(st.sampled_from(CycleKind)),
         batch_size=draw(small),
-        steps=draw(small),
-        topk=draw(small),
-        draft_tokens=draw(small),
+        steps=draw(drafts),
+        topk=draw(drafts),
+        draft_tokens=draw(drafts),
         ranks=tuple(draw(rank_cycles(rank, number)) for rank in ranks),
         requests=draw(st.none() | st.lists(rows, max_size=5).map(tuple)),
         padded_batch=draw(st.none() | small),
