@@ -68,6 +68,7 @@ class LoopProbe:
         self._words: Any = None
         self._recorder: Any = None
         self._timing: Any = None
+        self._finalizer: Any = None
         try:
             self._open(units)
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
@@ -77,7 +78,7 @@ class LoopProbe:
         path = _ring.own_path()
         ring = _ring.create(path, units, {Word.MODE: mode_word(Mode.DEVICE)})
         self.path, self._ring, self._words = path, ring, ring.words
-        weakref.finalize(self, _remove, path, os.getpid())
+        self._finalizer = weakref.finalize(self, _remove, path, os.getpid())
         _PROBES.add(self)
         self._recorder = Recorder(ring, fail=self.fail)
         self._timing = Timing(self._recorder, ring, self._facts["device"])
@@ -145,8 +146,8 @@ class LoopProbe:
     def idle(self) -> None:
         """Looks whether a reader came or went."""
         try:
-            if self._recorder is not None:
-                self._look(now())
+            if self._recorder is not None and self._look(now()):
+                self._recorder.flush_skipped()
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.fail(error)
 
@@ -175,15 +176,25 @@ class LoopProbe:
         """Ends the probe and removes its file."""
         if self._recorder is not None and self._recorder.open:
             self.end(self._recorder.number, raised=False)
+        if self.awake:
+            with suppress(Exception):
+                self._recorder.flush_skipped()
         self._leave(State.DETACHED)
+        self._drop_finalizer()
         if self.path is not None:
             _remove(self.path, os.getpid())
 
     def forget(self) -> None:
         """Lets go of everything in a forked child: the ring is the parent's, with one writer."""
+        self._drop_finalizer()
         self.path = None
         self.problem = "A forked child of a traced process is not traced."
         self._leave(None)
+
+    def _drop_finalizer(self) -> None:
+        """The file is gone or not ours: at our end another tracer may have one of that name."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
     def _look(self, time_ns: int) -> bool:
         """Falls asleep or wakes up as the header words say; gives whether somebody reads."""
@@ -205,6 +216,7 @@ class LoopProbe:
         self._joins = words[Word.JOINS]
         self.awake = self._is_wanted(time_ns)
         if self.awake:
+            self._recorder.restart()
             self._facts.update(self._timing.start())
             self._tell()
             words[Word.INSTALL_NS] = max(1, now() - time_ns)
@@ -213,6 +225,7 @@ class LoopProbe:
 
     def _sleep(self, time_ns: int) -> None:
         self.awake = False
+        self._recorder.flush_skipped()
         self._timing.drain(time_ns)
         self._timing.stop()
         self._words[Word.STATE] = State.DETACHED

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _UINT8 = 0xFF
 _FLAG_BITS = 8
+_LONGEST_ID = 1024  # characters
 _MAX_INTERNED = 4096  # names kept at a time; past that all are sent again
 _MEASURE_EVERY = 16  # cycles; a power of 2
 # Read or written at every cycle: looked up once.
@@ -72,6 +73,8 @@ class Boundaries(Protocol):
 
 class Synchronizer(Protocol):
     """What makes the host wait for the device, in mode `sync` alone."""
+
+    failed: bool  # it cannot wait any more
 
     def before(self) -> None:
         """Waits until the device has done all that was asked of it."""
@@ -140,6 +143,7 @@ class Recorder:
         "_lag_bits",
         "_last_interned",
         "_last_number",
+        "_late",
         "_mark_ns",
         "_measured",
         "_measured_ns",
@@ -192,7 +196,7 @@ class Recorder:
         self._cycles = self._probe_ns = self._mark_ns = 0
         self._control = -1
         self._mode = self._asked = Mode.OFF
-        self._syncing = self._on_device = self._slow = self._told = False
+        self._syncing = self._on_device = self._slow = self._told = self._late = False
         self._every = 0
         self._skipped = _Skipped()
         self._last_number = 0
@@ -243,6 +247,9 @@ class Recorder:
         every = words[_SAMPLE_EVERY]
         if every > 1 or self._every > 1:
             self._sample(every)
+        if self._late and not self._skipping:  # told by the next cycle that is kept
+            self._flags |= CycleFlag.LATE_SWITCH
+            self._late = False
         joins = words[_JOINS]
         if joins != self._joins:
             self._joins = joins
@@ -264,7 +271,7 @@ class Recorder:
         if self.number < from_cycle:
             return
         if from_cycle and self.number > from_cycle:
-            self._flags |= CycleFlag.LATE_SWITCH
+            self._late = True
         self._control = control
         self._asked = mode
         self._on_device = mode == Mode.DEVICE and self.boundaries is not None
@@ -357,10 +364,19 @@ class Recorder:
         try:
             if self.sync is not None:
                 self.sync.before()
+                if self.sync.failed:  # from now on it is the host's clock, and records say so
+                    self._syncing = False
+                    self._mode = self._words[Word.MODE_ACTIVE] = Mode.HOST
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self._broke(error)
             return time_ns
         return now()
+
+    def restart(self) -> None:
+        """Forgets the mode of the session before: the next cycle asks the control word anew."""
+        self._control = -1
+        self._on_device = self._syncing = self._told = False
+        self.sync = None
 
     def _tell_mark(self, mark: int) -> None:
         try:
@@ -554,11 +570,12 @@ class Recorder:
         known = self._interned.get
         values: list[int] = []
         for request_id, correct, tokens, overshoot in rows:
-            entry = known(request_id) or self.intern(request_id)
+            name = request_id if len(request_id) <= _LONGEST_ID else _shortened(request_id)
+            entry = known(name) or self.intern(name)
             values += (
                 entry >> _FLAG_BITS,
-                UNKNOWN if correct is None else correct & UNKNOWN,
-                tokens & UNKNOWN,
+                UNKNOWN if correct is None else min(correct, UNKNOWN - 1),
+                min(tokens, UNKNOWN),
                 entry & _UINT8 | RowFlag.OVERSHOOT if overshoot else entry & _UINT8,
             )
         self._ring.rows(number, (len(rows), *context, *load), values)
@@ -567,6 +584,14 @@ class Recorder:
         """Writes what sampling left out since the last time."""
         if self._skipped.something:
             self._ring.skipped(self._skipped.take())
+
+
+def _shortened(request_id: str) -> str:
+    """A name for a request whose client chose a long id: clients must not fill our memory.
+
+    Python keeps the hash of a string that it has hashed: this takes no time with its length.
+    """
+    return f"{request_id[:_LONGEST_ID]}…{hash(request_id) & LOW_HALF:08x}"
 
 
 class _Skipped:

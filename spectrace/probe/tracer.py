@@ -31,7 +31,7 @@ from .layout import (
 from .recorder import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .ring import RingWriter
 
@@ -69,7 +69,7 @@ class Tracer:
         self._kinds: dict[Any, int] = {}
         self._padded = ""
         self._has_extend = False
-        self._worker_known = False
+        self._worker_known = self._installed = False
         self._active = False
         self._idle_calls = 0
         self._drain_at_ns = 0
@@ -188,6 +188,7 @@ class Tracer:
         words = self._ring.words
         words[Word.INSTALL_NS] = now() - began_ns
         words[Word.STATE] = State.TRACING
+        self._installed = True
 
     def _hook_worker(self, scheduler: Any, worker: Any, row: engine.WorkerRow) -> None:
         recorder = self._recorder
@@ -306,6 +307,10 @@ class Tracer:
             recorder.begin(time_ns, kind, len(batch.reqs), number)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
+        except BaseException:
+            if not self._installed:  # half installed is worse than not at all
+                self._leave(State.FAILED)
+            raise
 
     def _drain(self, time_ns: int) -> None:
         """Takes in device times that have come, and keeps count of those that never will."""
@@ -428,27 +433,37 @@ class Tracer:
         self._ring.info({**self._info, "hooks": self._hooked, "missing": self._missing})
 
     def _leave(self, state: int) -> None:
-        """Restores the functions, says so, and lets go of everything; never raises.
+        """Restores the functions, says so, and lets go of everything; never raises by itself.
 
-        Each step is taken even if one before it failed: nothing is worth an exception in
-        the server.
+        Each step is taken even if one before it failed, also by what a signal handler of the
+        server raises meanwhile: that goes on to the server at the end.
         """
         self._active = False
         self._recorder.open = self._recorder.timing = False
-        for extra in (self._recorder.boundaries, self._recorder.ranges):
-            if extra is not None:
-                with suppress(Exception):
-                    extra.close()
-        with suppress(Exception):
+
+        def restore() -> None:
             self._info["foreign"] = self._patches.restore()
-        with suppress(Exception):
-            self._tell()
-        with suppress(Exception):
-            self._forget()
-        with suppress(Exception):
+
+        def say() -> None:
             self._ring.words[Word.STATE] = state
-        with suppress(Exception):
-            self._ring.close()
+
+        extras = (self._recorder.boundaries, self._recorder.ranges)
+        closing = [extra.close for extra in extras if extra is not None]
+        _take_all((restore, *closing, self._tell, self._forget, say, self._ring.close))
+
+
+def _take_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Takes every step whatever the others raise; what is not an Exception is raised at the end."""
+    raised: BaseException | None = None
+    for step in steps:
+        try:
+            step()
+        except Exception:  # noqa: BLE001, PERF203, S112 - nothing may reach the server
+            continue
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _load_of(scheduler: Any) -> tuple[int, int]:

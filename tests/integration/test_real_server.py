@@ -180,7 +180,7 @@ def test_contexts_grow_with_the_tokens_that_cycles_bring(observed: Observed) -> 
             brought = sum(row.output_tokens for row in first)
             assert following.context_tokens_sum == cycle.context_tokens_sum + brought
             compared += 1
-    assert compared > REQUESTS
+    assert compared >= 10  # else nothing was shown
 
 
 def test_all_ranks_switch_at_the_same_cycle(served: Served) -> None:

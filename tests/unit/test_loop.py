@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import time
@@ -344,3 +345,16 @@ def test_processes_with_ranks_step_together(second: Loop, roots: dict[int, int])
         12: _Process(12, 10, ("python",), second),
     }
     assert discover._roots(table) == roots
+
+
+def test_a_closed_tracer_does_not_take_the_file_of_the_next_one(tracer: Tracer) -> None:
+    """When the first one is collected, the second one's ring is still there to attach to."""
+    tracer.close()
+    second = Tracer("second")
+    try:
+        gc.collect()
+        assert second.path is not None
+        assert second.path.exists()
+        assert not second.problem
+    finally:
+        second.close()

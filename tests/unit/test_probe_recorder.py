@@ -465,3 +465,24 @@ def test_kinds_come_through(recorder: Recorder, ring_path: Path) -> None:
     (record,) = cycles_in(ring_path)
     assert record.kind is CycleKind.SPECULATIVE
     assert (record.steps, record.topk, record.draft_tokens) == (5, 2, 11)
+
+
+def test_a_clients_long_id_does_not_fill_the_servers_memory(recorder: Recorder) -> None:
+    """However long the ids that clients choose, what is kept of each is bounded and distinct."""
+    for number in range(50):
+        recorder.results(number, [(str(number) * 100_000, 0, 1, False)])
+    kept = list(recorder._interned)
+    assert len(kept) == 50
+    assert max(map(len, kept)) < 1100
+    same_start = ["x" * 5000 + "a", "x" * 5000 + "b"]
+    recorder.results(50, [(name, 0, 1, False) for name in same_start])
+    assert len(recorder._interned) == 52
+
+
+def test_counts_beyond_sixteen_bits_are_the_most_that_fits(
+    recorder: Recorder, ring_path: Path
+) -> None:
+    """A huge count never comes out as a small one, nor as unknown."""
+    recorder.results(1, [("a", 70_000, 70_000, False)])
+    rows = [record for record in decoded(ring_path) if isinstance(record, RowsRecord)]
+    assert (rows[0].rows[0].correct_drafts, rows[0].rows[0].output_tokens) == (65_534, 65_535)

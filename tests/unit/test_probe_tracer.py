@@ -363,3 +363,21 @@ def test_a_scheduler_without_a_known_function_is_refused_untouched(tmp_path: Pat
         finally:
             scheduler.on_idle = idle  # type: ignore[method-assign] # as it was
             ring.close()
+
+
+def test_a_signal_handlers_exception_while_leaving_reaches_the_server_and_all_is_restored(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A KeyboardInterrupt amid the steps of leaving stops none of them."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    traced.scheduler.step(Batch([Request("a")]))
+    monkeypatch.setattr(RingWriter, "info", interrupted)
+    traced.view.set_word(Word.COMMAND, Command.DETACH)
+    with pytest.raises(KeyboardInterrupt):
+        traced.scheduler.on_idle()
+    assert traced.view.word(Word.STATE) == State.DETACHED
+    assert traced.forgotten
+    traced.assert_untouched()
