@@ -10,6 +10,7 @@ import pytest
 
 from examples.sglang_cpu.load import generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
+from spectrace.attach import ring_file
 from tests.helpers.page import paged, until
 
 
@@ -18,6 +19,7 @@ def server() -> Iterator[CpuServer]:
     """A real EAGLE-3 server with two ranks, without other load."""
     with CpuServer(ServerOptions(tp=2)) as server:
         yield server
+    ring_file.sweep()  # a test here kills spectrace, and then its server ends
 
 
 def test_a_second_spectrace_shows_the_same_cycles_sent_over_otlp(server: CpuServer) -> None:
