@@ -25,7 +25,7 @@ try:
   w=lambda i:int.from_bytes(m[i*8:i*8+8],'little')
   if w({text_word})!={address} or w({state_word}):m.close();raise OSError
   m[{entered}:{entered}+8]=t.to_bytes(8,'little')
-  p=marshal.loads(m[{code}:{code}+w({bytes_word})])
+  p=marshal.loads(memoryview(m)[{code}:{code}+w({bytes_word})])
  except Exception:
   if {address}:
    import ctypes as c
