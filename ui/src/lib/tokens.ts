@@ -51,6 +51,10 @@ const PHASE_COLOURS: Readonly<Record<PhaseName, readonly [Pair, Pair]>> = {
     ["#A84600", "#FFFFFF"],
     ["#F2A54F", "#1C0F00"],
   ],
+  "draft.step": [
+    ["#B4530A", "#FFFFFF"],
+    ["#DD8F3C", "#1C0F00"],
+  ],
   verify: [
     ["#5E89D6", "#071226"],
     ["#466EB3", "#FFFFFF"],
