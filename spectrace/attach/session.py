@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from spectrace.attach import inject, procfs, ring_file
-from spectrace.attach.inject import Attached, Options, TakenOut
+from spectrace.attach import inject, leave, procfs, ring_file
+from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.collect.assembler import Assembler
 from spectrace.collect.reader import RingReader
 from spectrace.collect.ring_view import RingView
@@ -34,7 +34,7 @@ _GONE = ("detached", "failed")
 
 
 class Injector(Protocol):
-    """What a session needs of `attach.inject`."""
+    """Gets the probe into ranks and out of them."""
 
     def put_in(self, rank: Rank, *, options: Options, timeout_s: float) -> Attached:
         """Puts the probe into one rank."""
@@ -44,6 +44,17 @@ class Injector(Protocol):
 
     def take_out(self, attached: Attached, *, timeout_s: float) -> TakenOut:
         """Takes it out again."""
+
+
+class _Here:
+    """The ranks of this machine."""
+
+    put_in = staticmethod(inject.put_in)
+    ask_to_leave = staticmethod(leave.ask_to_leave)
+    take_out = staticmethod(leave.take_out)
+
+
+HERE = _Here()
 
 
 class End(str, Enum):
@@ -214,7 +225,7 @@ class TraceSession:
         self,
         run: Run,
         *,
-        injector: Injector = inject,
+        injector: Injector = HERE,
         options: Options | None = None,
         timeout_s: float = 5.0,
     ) -> None:

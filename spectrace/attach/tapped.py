@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol
 
-from spectrace.attach.inject import TakenOut
+from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall, TraceSession
 from spectrace.model import Cycle, Run
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from spectrace.attach import discover
-from spectrace.attach.inject import Options
+from spectrace.attach.handle import Options
 from spectrace.attach.modes import MODES
 from spectrace.attach.session import End, TraceSession
 from spectrace.attach.tapped import Tap, TappedSession

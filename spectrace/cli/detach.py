@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from spectrace.attach import discover, inject, ring_file
-from spectrace.attach.inject import TakenOut
+from spectrace.attach import discover, leave, ring_file
+from spectrace.attach.handle import TakenOut
 from spectrace.cli.figures import removal_lines
 from spectrace.cli.report import Removal
 from spectrace.errors import SpectraceError
@@ -24,8 +24,8 @@ def detach(
     traced = [rank for rank in run.ranks if ring_file.ring_path(rank.pid).exists()]
     for rank in traced:  # all are told first, so that they leave together
         with suppress(SpectraceError):  # taking it out will say it
-            inject.ask_pid_to_leave(rank.pid)
-    removals = take_out_all(traced, lambda rank: inject.take_out_pid(rank.pid))
+            leave.ask_pid_to_leave(rank.pid)
+    removals = take_out_all(traced, lambda rank: leave.take_out_pid(rank.pid))
     for line in removal_lines(removals) or [nothing_there(run)]:
         typer.echo(line)
     raise typer.Exit(0 if all(removal.removed for removal in removals) else 1)

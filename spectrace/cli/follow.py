@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from spectrace.analysis.summary import Summary
-from spectrace.attach.inject import TakenOut
+from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall
 from spectrace.cli.report import Removal, Report
 from spectrace.cli.screens import Screen

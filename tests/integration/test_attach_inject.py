@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach import inject, loader, ring_file
+from spectrace.attach import handle, inject, leave, loader, ring_file
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -36,7 +36,7 @@ from tests.integration.attach_targets import (
     wait_until,
 )
 
-OPTIONS = inject.Options(units=64)
+OPTIONS = handle.Options(units=64)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
@@ -50,7 +50,7 @@ def busy(
         yield process
 
 
-def attach(process: subprocess.Popen[str], bootstrap: str = PROBE) -> inject.Attached:
+def attach(process: subprocess.Popen[str], bootstrap: str = PROBE) -> handle.Attached:
     """Puts the stand-in into a process."""
     return inject.put_in(rank_of(process), options=OPTIONS, sources=sources(bootstrap))
 
@@ -75,7 +75,7 @@ def test_every_supported_interpreter_takes_it_in_and_lets_it_go(
         attached = attach(process)
         assert attached.way in {"pending", "in place"}
         assert not attached.joined
-        assert inject.take_out(attached) == inject.TakenOut(
+        assert leave.take_out(attached) == handle.TakenOut(
             removed=True, foreign=(), reason="The probe is out."
         )
         assert not attached.path.exists()
@@ -86,7 +86,7 @@ def test_ring_says_who_controls_it_and_how(tmp_path: Path) -> None:
     """A new ring carries the controller, the mode, a heartbeat and no loader text."""
     with busy(tmp_path / "finish") as process:
         attached = inject.put_in(
-            rank_of(process), options=inject.Options(units=64, mode=Mode.SYNC), sources=sources()
+            rank_of(process), options=handle.Options(units=64, mode=Mode.SYNC), sources=sources()
         )
         ring = RingView(attached.path)
         assert ring.word(Word.CONTROLLER_PID) == os.getpid()
@@ -95,7 +95,7 @@ def test_ring_says_who_controls_it_and_how(tmp_path: Path) -> None:
         assert ring.word(Word.LOADER_TEXT_ADDRESS) == 0
         assert ring.word(Word.STATE) == State.ARMED
         ring.close()
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
 
 
 def test_allocating_threads_survive_many_attaches(
@@ -108,7 +108,7 @@ def test_allocating_threads_survive_many_attaches(
         for _ in range(30):
             attached = attach(process)
             stops_ms.append(attached.stop_ns / 1e6)
-            assert inject.take_out(attached).removed
+            assert leave.take_out(attached).removed
         assert ended_well(process, finish) == {"new": [], "error": None}
     record_property("stop_ms_median", statistics.median(stops_ms))
     assert statistics.median(stops_ms) < 50
@@ -130,10 +130,10 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     finish = tmp_path / "finish"
     with busy(finish) as process:
         for _ in range(3):  # imports mmap, marshal and ctypes, and warms the allocator
-            assert inject.take_out(attach(process)).removed
+            assert leave.take_out(attach(process)).removed
         before = belongings(process.pid)
         for _ in range(50):
-            assert inject.take_out(attach(process)).removed
+            assert leave.take_out(attach(process)).removed
         after = belongings(process.pid)
         assert after[:2] == before[:2]
         assert after[2] <= before[2] + 2  # an arena of the allocator may come; 50 texts not
@@ -151,7 +151,7 @@ def test_text_is_freed_where_the_probe_leaves_it(tmp_path: Path) -> None:
             assert ring.word(Word.LOADER_TEXT_ADDRESS) == 0
             ring.set_word(Word.STATE, State.DETACHED)
             ring.close()
-            assert inject.take_out(attached).removed
+            assert leave.take_out(attached).removed
         assert ended_well(process, finish) == {"new": [], "error": None}
 
 
@@ -257,7 +257,7 @@ def test_interrupt_that_hits_the_loader_reaches_the_server(python: Path, tmp_pat
     finish = tmp_path / "finish"
     with busy(finish, python=python) as process:
         attached = attach(process, PROBE + "raise KeyboardInterrupt\n")
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
         assert ended_well(process, finish) == {"new": [], "error": "KeyboardInterrupt()"}
 
 
@@ -402,7 +402,7 @@ def test_server_in_a_container_takes_it_in(tmp_path: Path) -> None:
         assert attached.path.parent == Path(f"/proc/{rank.pid}/root/dev/shm")
         assert attached.path.name.startswith("spectrace-1-")
         assert any(attached.path.samefile(path) for path in ring_file.find_rings())
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
         assert not attached.path.exists()
         assert ended_well(process, finish) == {"new": [], "error": None}
 
@@ -419,7 +419,7 @@ def test_second_reader_is_sent_to_the_first(tmp_path: Path) -> None:
         ):
             attach(process)
         ring.close()
-        assert inject.take_out_pid(process.pid).removed
+        assert leave.take_out_pid(process.pid).removed
 
 
 def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
         assert ring.word(Word.JOINS) == 1
         assert ring.word(Word.CONTROLLER_PID) == os.getpid()
         ring.close()
-        assert inject.take_out(second).removed
+        assert leave.take_out(second).removed
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.DETACHED, State.FAILED])
@@ -449,7 +449,7 @@ def test_remains_of_an_earlier_attach_are_replaced(state: int, tmp_path: Path) -
         assert not attached.joined
         assert attached.path == path
         assert path.stat().st_ino != inode
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
 
 
 def test_ring_of_another_layout_is_refused(tmp_path: Path) -> None:
@@ -466,14 +466,14 @@ def test_detach_in_vain_leaves_the_ring_for_later() -> None:
     code = "import time\nprint('ready', flush=True)\ntime.sleep(60)"
     with running(code) as process:
         attached = attach(process, FLEETING)
-        result = inject.take_out(attached, timeout_s=0.1)
+        result = leave.take_out(attached, timeout_s=0.1)
         assert not result.removed
         assert f"spectrace detach {process.pid}" in result.reason
         assert attached.path.exists()
         process.kill()
         process.wait()
-        result = inject.take_out(attached)
-        assert result == inject.TakenOut(removed=True, foreign=(), reason="The server has ended.")
+        result = leave.take_out(attached)
+        assert result == handle.TakenOut(removed=True, foreign=(), reason="The server has ended.")
         assert not attached.path.exists()
 
 
@@ -483,17 +483,17 @@ def test_detach_where_nothing_is_says_so(tmp_path: Path) -> None:
         busy(tmp_path / "finish") as process,
         pytest.raises(SpectraceError, match="There is no spectrace in process"),
     ):
-        inject.take_out_pid(process.pid)
+        leave.take_out_pid(process.pid)
 
 
 PUT_IN = """
 import sys
-from spectrace.attach import inject
+from spectrace.attach import handle, inject
 from spectrace.model import Rank
 from tests.integration.attach_targets import sources
 print("ready", flush=True)
 rank = Rank(name="TP0", pid=int(sys.argv[1]))
-inject.put_in(rank, options=inject.Options(units=64), sources=sources())
+inject.put_in(rank, options=handle.Options(units=64), sources=sources())
 print("in", flush=True)
 sys.stdin.read()
 """
@@ -518,7 +518,7 @@ def test_spectrace_may_be_killed_at_any_moment_of_attaching(tmp_path: Path) -> N
             assert process.poll() is None
         time.sleep(1.0)  # a child that was at work is done
         attached = attach(process)
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
         assert ended_well(process, finish) == {"new": [], "error": None}
 
 
@@ -530,7 +530,7 @@ def test_a_ring_of_somebody_else_is_not_believed(tmp_path: Path) -> None:
         with pytest.raises(SpectraceError, match="belongs to somebody else"):
             RingView(attached.path)
         attached.path.chmod(0o600)
-        assert inject.take_out(attached).removed
+        assert leave.take_out(attached).removed
 
 
 def test_a_ring_that_was_made_meanwhile_is_not_removed(tmp_path: Path) -> None:
@@ -553,4 +553,4 @@ def test_rings_of_ended_processes_are_swept(tmp_path: Path) -> None:
         assert orphan.path in ring_file.sweep()
         assert not orphan.path.exists()
         assert kept.path.exists()
-        assert inject.take_out(kept).removed
+        assert leave.take_out(kept).removed

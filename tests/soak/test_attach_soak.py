@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach import inject
+from spectrace.attach import handle, inject, leave
 from tests.integration.attach_targets import BUSY, interpreters, rank_of, running, sources
 
 COUNT = int(os.environ.get("SPECTRACE_SOAK_ATTACHES", "1000"))
@@ -24,13 +24,13 @@ def test_process_survives_every_attach(python: Path, tmp_path: Path) -> None:
     with running(BUSY, str(finish), "4", python=python) as process:
         for _ in range(COUNT):
             start = time.monotonic()
-            options = inject.Options(units=64)
+            options = handle.Options(units=64)
             attached = inject.put_in(
                 rank_of(process), options=options, timeout_s=30, sources=sources()
             )
             walls_ms.append((time.monotonic() - start) * 1e3)
             stops_ms.append(attached.stop_ns / 1e6)
-            assert inject.take_out(attached, timeout_s=30).removed
+            assert leave.take_out(attached, timeout_s=30).removed
         finish.touch()
         out, complaint = process.communicate(timeout=60)
     assert not complaint

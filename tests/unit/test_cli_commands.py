@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spectrace import __version__
-from spectrace.attach import discover, inject, ring_file
-from spectrace.attach.inject import TakenOut
+from spectrace.attach import discover, leave, ring_file
+from spectrace.attach.handle import TakenOut
 from spectrace.cli import attach, status
 from spectrace.cli.main import app, main
 from spectrace.cli.screens import JsonScreen, LineScreen
@@ -144,7 +144,7 @@ def detach_with(
         (folder / str(pid)).touch()
     monkeypatch.setattr(discover, "find_by_pid", {72: RUN}.__getitem__)
     monkeypatch.setattr(ring_file, "ring_path", lambda pid: folder / str(pid))
-    monkeypatch.setattr(inject, "take_out_pid", take_out)
+    monkeypatch.setattr(leave, "take_out_pid", take_out)
     result = RUNNER.invoke(app, ["detach", "72"])
     return result.exit_code, result.output
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from spectrace.attach.inject import TakenOut
+from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, RankState, SessionFacts, Stall
 from spectrace.cli.attach import exit_code, trace
 from spectrace.cli.follow import Clock, Follower

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach.inject import Attached, Options, TakenOut
+from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.attach.session import End, TraceSession
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from spectrace.attach.inject import TakenOut
+from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, RankState, SessionFacts, TraceSession
 from spectrace.attach.tapped import TappedSession
 from spectrace.model import Cycle
