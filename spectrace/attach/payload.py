@@ -17,6 +17,7 @@ PROBE_MODULES = (
     "bootstrap",
     "layout",
     "ring",
+    "faults",
     "clock",
     "timers",
     "ranges",
@@ -26,7 +27,8 @@ PROBE_MODULES = (
     "tracer",
 )
 
-LATE_MODULES = ("clock", "timers", "ranges")  # of no use to a server on a CPU without a tool
+# Of no use to a server on a CPU without a tool, or while nothing goes wrong.
+LATE_MODULES = ("faults", "clock", "timers", "ranges")
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0

@@ -11,6 +11,7 @@ from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .clock import DeviceClock
+from .faults import pass_on
 from .layout import DEVICE_PHASES, MAX_MARKS, DeviceFlag
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def supports_events(torch_module: Any, device_type: str) -> str:
         if end.query():
             start.elapsed_time(end)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises for what it lacks
+        pass_on(error)
         return f"Device {name} has no timing events: {_first_line(error)}."
     return ""
 
@@ -179,6 +181,7 @@ class SyncTimer:
             else:
                 device.synchronize()
         except Exception as error:  # noqa: BLE001 - the server meets it by itself
+            pass_on(error)
             self.failed = True
             self._counters.failure = f"Sync timing is off: {_first_line(error)}."
 
@@ -513,7 +516,8 @@ class DeviceTimer:
         elapsed = events[0].elapsed_time
         try:
             distances = [int(elapsed(event) * _NS_PER_MS + 0.5) for event in events]
-        except Exception:  # noqa: BLE001 - an event was lost, or the device is broken
+        except Exception as error:  # noqa: BLE001 - an event was lost, or the device is broken
+            pass_on(error)
             self._read_partly(cycle)
             return
         if cycle.number != _UNFINISHED:
@@ -564,6 +568,7 @@ class DeviceTimer:
 
     def _switch_off(self, error: BaseException) -> None:
         """Stops for good: an error of the device stays, and the server meets it by itself."""
+        pass_on(error)
         self.failed = True
         self.pending = 0
         self._running = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from . import ranges, timers  # loaded when first used: see bootstrap
+from . import faults, ranges, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
 from .hooks import Patches, after_call, before_call, boundary, holder_of
 from .layout import (
@@ -28,7 +28,7 @@ from .layout import (
     State,
     Word,
 )
-from .recorder import Recorder
+from .recorder import HOLD, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,8 +48,8 @@ class Tracer:
     """The probe in one scheduler process, from arming to leaving.
 
     Nothing here may raise into the server: what goes wrong is written into the ring and
-    takes the probe out. `Exception` alone is caught: a KeyboardInterrupt or SystemExit that
-    a signal handler raises while our code runs is the server's.
+    takes the probe out. Only what a signal handler of the server raises while our code runs is
+    the server's: `Exception` alone is caught, and handed on if it came out of a handler.
 
     Args:
         ring: The ring, already mapped.
@@ -60,6 +60,7 @@ class Tracer:
         self._ring = ring
         self._forget = forget
         self._recorder = Recorder(ring, fail=self.fail)
+        self._recorder.hold = 2 * HOLD
         self._recorder.health_checks = engine.HEALTH_CHECK_PREFIX
         self._counters: timers.Counters | None = None
         self._patches = Patches()
@@ -113,7 +114,12 @@ class Tracer:
             raise LookupError(f"{self._info['engine']} has no {', '.join(self._missing)}")
 
     def fail(self, error: BaseException) -> None:
-        """Writes down an error of the probe's own and takes the probe out; never raises."""
+        """Writes down an error of the probe's own and takes the probe out.
+
+        Raises:
+            BaseException: The error itself, where it is the server's.
+        """
+        faults.pass_on(error)
         if not self._active:
             return
         trace = error.__traceback__
@@ -229,9 +235,10 @@ class Tracer:
             self._recorder.sync = timers.SyncTimer(torch, kind, counters)
             reason = timers.supports_events(torch, kind)
             if not reason:
-                emit = self._ring.device
+                emit = self._recorder.device
                 self._recorder.boundaries = timers.DeviceTimer(torch, kind, emit, counters)
         except Exception as error:  # noqa: BLE001 - a server without timing is traced all the same
+            faults.pass_on(error)
             return f"{type(error).__name__}: {error}"
         return reason
 
@@ -241,6 +248,12 @@ class Tracer:
             self._recorder.ranges, self._info["ranges"] = ranges.make_ranges(sys.modules)
         else:
             self._info["ranges"] = NO_TOOL
+
+    def _note_end_of_ranges(self, error: str) -> None:
+        """Tells that NVTX failed; the ranges have switched themselves off."""
+        self._recorder.ranges = None
+        self._info["ranges"] = f"NVTX off: it failed with {error}"
+        self._tell()
 
     def _note_verify(self, args: tuple[Any, ...]) -> None:
         try:
@@ -279,6 +292,8 @@ class Tracer:
         began_ns = now()
         try:
             recorder.number = batch.forward_iter
+            if not recorder.timing and getattr(result, engine.VERIFIED, None) is not None:
+                self._note_verify((getattr(scheduler, engine.WORKER),))
             as_graph = getattr(result, engine.RAN_AS_GRAPH, None)
             if as_graph:
                 recorder.ran(Graph.VERIFY, Graph.GRAPH)
@@ -301,6 +316,8 @@ class Tracer:
             recorder = self._recorder
             if recorder.pending:
                 self._drain(time_ns)
+            if recorder.ranges is not None and recorder.ranges.error:
+                self._note_end_of_ranges(recorder.ranges.error)
             # By the value: hashing an enum's member runs Python.
             kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
             number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
@@ -352,6 +369,7 @@ class Tracer:
                 context = length + len(request.origin_input_ids)
                 total += context
                 longest = max(longest, context)
+            recorder.flush_if_due(since)  # here the host would wait for the device
             recorder.charge_since(since)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
@@ -406,6 +424,7 @@ class Tracer:
             if recorder.pending and time_ns >= self._drain_at_ns:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
                 self._drain(time_ns)
+            recorder.flush()
             self._ring.words[Word.IDLE_CALLS] = self._idle_calls
             if self._asked_to_leave(time_ns):
                 self._finish(time_ns)
@@ -423,6 +442,7 @@ class Tracer:
             recorder.end(time_ns)
         recorder.flush_skipped()
         self._drain(time_ns)
+        recorder.flush()
         abandoned = time_ns - self._ring.words[Word.HEARTBEAT_NS] > QUIET_NS
         path = self._ring.path() if abandoned else ""
         self._leave(State.DETACHED)
@@ -449,19 +469,28 @@ class Tracer:
 
         extras = (self._recorder.boundaries, self._recorder.ranges)
         closing = [extra.close for extra in extras if extra is not None]
-        _take_all((restore, *closing, self._tell, self._forget, say, self._ring.close))
+        _take_all(
+            (
+                restore,
+                self._recorder.flush,
+                *closing,
+                self._tell,
+                self._forget,
+                say,
+                self._ring.close,
+            )
+        )
 
 
 def _take_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Takes every step whatever the others raise; what is not an Exception is raised at the end."""
+    """Takes every step whatever the others raise; what is the server's is raised at the end."""
     raised: BaseException | None = None
     for step in steps:
         try:
             step()
-        except Exception:  # noqa: BLE001, PERF203, S112 - nothing may reach the server
-            continue
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised = error
+        except BaseException as error:  # noqa: BLE001, PERF203 - what is the server's is raised below
+            if not isinstance(error, Exception) or faults.is_foreign(error):
+                raised = error
     if raised is not None:
         raise raised
 

@@ -58,6 +58,7 @@ class Result:
 
     num_correct_drafts_per_req_cpu: list[int]
     can_run_cuda_graph: bool = False
+    accept_lens: list[int] | None = None
 
 
 class ModelRunner:
@@ -183,7 +184,8 @@ class Scheduler:
         self.model_worker.cycle()
         runner = getattr(self.model_worker, "target_worker", TargetWorker()).model_runner
         as_graph = runner.decode_cuda_graph_runner is not None
-        return Result([2] * len(batch.reqs), can_run_cuda_graph=as_graph)
+        count = len(batch.reqs)
+        return Result([2] * count, can_run_cuda_graph=as_graph, accept_lens=[3] * count)
 
     def process_batch_result(self, batch: Batch, result: Result) -> None:
         """Hands out the tokens."""

@@ -128,5 +128,7 @@ COUNTS_READY = (
     ("batch_result_processor", "move_logprobs_to_cpu"),
 )
 
+# Of a result: there where a cycle verified, on the device or not; never read.
+VERIFIED = "accept_lens"
 FINISHED_LENGTH = "finished_len"  # of a request: where its output was cut, if it was
 CORRECT_DRAFTS = "num_correct_drafts_per_req_cpu"
