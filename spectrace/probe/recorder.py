@@ -395,12 +395,6 @@ class Recorder:
             return time_ns
         return now()
 
-    def restart(self) -> None:
-        """Forgets the mode of the session before: the next cycle asks the control word anew."""
-        self._control = -1
-        self._on_device = self._syncing = self._told = False
-        self.sync = None
-
     def _tell_mark(self, mark: int) -> None:
         try:
             if self._on_device and self.boundaries is not None:

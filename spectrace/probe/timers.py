@@ -149,6 +149,35 @@ def supports_events(torch_module: Any, device_type: str) -> str:
     return ""
 
 
+def make_timers(
+    torch_module: Any, device_type: str, emit: Emit, counters: Counters
+) -> tuple[SyncTimer | None, DeviceTimer | None, str]:
+    """Makes what times a device; raises nothing of its own.
+
+    Args:
+        torch_module: The server's torch.
+        device_type: Such as `cuda`.
+        emit: As in `DeviceTimer`.
+        counters: Where that which could not be timed is counted.
+
+    Returns:
+        What waits for the device and what records events, None where the device has no such
+        thing, and why it has no events, as a sentence; empty if it has.
+    """
+    sync: SyncTimer | None = None
+    if device_type.partition(":")[0] == "cpu":  # there is nothing to wait for
+        return None, None, supports_events(torch_module, device_type)
+    try:
+        sync = SyncTimer(torch_module, device_type, counters)
+        reason = supports_events(torch_module, device_type)
+        if not reason:
+            return sync, DeviceTimer(torch_module, device_type, emit, counters), ""
+    except Exception as error:  # noqa: BLE001 - without timers it is traced all the same
+        pass_on(error)
+        return sync, None, f"{_first_line(error)}."
+    return sync, None, reason
+
+
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().partition("\n")[0].rstrip(".")
     return f"{type(error).__name__}: {text}"

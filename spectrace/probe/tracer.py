@@ -230,16 +230,11 @@ class Tracer:
             return "The server has no torch, or names no device."
         if kind == "cpu":
             return "The server runs on the CPU, which has no timing events."
-        try:
-            counters = self._counters = timers.Counters()
-            self._recorder.sync = timers.SyncTimer(torch, kind, counters)
-            reason = timers.supports_events(torch, kind)
-            if not reason:
-                emit = self._recorder.device
-                self._recorder.boundaries = timers.DeviceTimer(torch, kind, emit, counters)
-        except Exception as error:  # noqa: BLE001 - a server without timing is traced all the same
-            faults.pass_on(error)
-            return f"{type(error).__name__}: {error}"
+        counters = self._counters = timers.Counters()
+        recorder = self._recorder
+        recorder.sync, recorder.boundaries, reason = timers.make_timers(
+            torch, kind, recorder.device, counters
+        )
         return reason
 
     def _make_ranges(self) -> None:
