@@ -206,7 +206,6 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in words]
 
 
-
 def inside(pid: int, *command: str) -> list[str]:
     """A command that runs among the processes and mounts of another process."""
     nsenter = shutil.which("nsenter") or pytest.skip("there is no nsenter")
