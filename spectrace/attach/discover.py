@@ -58,13 +58,14 @@ class _Process:
 _Table = dict[int, _Process]
 
 
-def find_by_pid(pid: int) -> Run:
+def find_by_pid(pid: int, *, check_rights: bool = True) -> Run:
     """Finds the server that a process belongs to.
 
     Args:
         pid: Any process of the server: the one that started it, a scheduler, the
             detokenizer, or the program that holds `sglang.Engine`; or a process with a
             `spectrace.loop.Tracer`.
+        check_rights: Refuse a server whose ranks we may not look into.
 
     Returns:
         The server with all its ranks.
@@ -86,7 +87,7 @@ def find_by_pid(pid: int) -> Run:
     if root is None:
         raise _why_not(pid, table, roots)
     run = _run(root, table, roots)
-    for rank in run.ranks:
+    for rank in run.ranks if check_rights else ():
         procfs.require_rights(rank.pid)
     return run
 
@@ -269,14 +270,17 @@ def _line(pid: int, table: _Table) -> list[int]:
 
 
 def _is_starting(process: _Process) -> bool:
-    """Whether it runs SGLang's server, told by whole words of its command line.
+    """Whether it runs SGLang's server, also as what SGLang has given a title."""
+    return process.title.startswith("sglang::") or is_server(process.command)
 
-    `python -m sglang.launch_server`, `sglang serve`, and what SGLang has given a title;
-    not what only names a file or module of SGLang, such as an editor.
+
+def is_server(command: tuple[str, ...]) -> bool:
+    """Whether a command line starts SGLang's server, told by whole words.
+
+    `python -m sglang.launch_server`, `sglang serve`; not what only names a file or module of
+    SGLang, such as an editor.
     """
-    if process.title.startswith("sglang::"):
-        return True
-    program, *words = process.command or ("",)
+    program, *words = command or ("",)
     if _PYTHON.fullmatch(program.rpartition("/")[2]) is None:
         return False
     while words and words[0].startswith("-") and words[0] not in ("-c", "-m", "-"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -138,6 +139,39 @@ def is_python(pid: int) -> bool:
         for module in mapped
         if module.name == executable or module.name.rpartition("/")[2].startswith("libpython")
     )
+
+
+def changed(pid: int, interpreter: Interpreter) -> str:
+    """The function of which a process has something else in its memory than its file says.
+
+    Args:
+        pid: The process.
+        interpreter: Its Python.
+
+    Returns:
+        The function's name, empty where all are as they should be.
+
+    Raises:
+        SpectraceError: No such process, or we may not look into it.
+    """
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            for name, address in interpreter.functions.items():
+                content = interpreter.content[name]
+                if _read_at(memory.fileno(), address, len(content)) != content:
+                    return name
+    except FileNotFoundError:
+        raise procfs.no_such_process(pid) from None
+    except PermissionError:
+        raise procfs.may_not_look_into(pid) from None
+    return ""
+
+
+def _read_at(descriptor: int, address: int, size: int) -> bytes:
+    try:
+        return os.pread(descriptor, size, address)
+    except OSError:  # nothing stands there
+        return b""
 
 
 def _described(

@@ -117,9 +117,9 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def may_trace_others() -> bool:
+def may_trace_others(proc: Path = PROC) -> bool:
     """Whether this process has CAP_SYS_PTRACE."""
-    return bool(int(status("self")["CapEff"], 16) >> _CAP_SYS_PTRACE & 1)
+    return bool(int(status("self", proc)["CapEff"], 16) >> _CAP_SYS_PTRACE & 1)
 
 
 def require_rights(pid: int) -> None:

@@ -70,6 +70,7 @@ class Word:
     HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of a reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
+    LOST_RECORDS = 72  # records that were overwritten before that reader came to them
 
 
 class State:

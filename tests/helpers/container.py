@@ -58,7 +58,8 @@ children = [
                      env={**os.environ, "PYTHONHOME": sys.base_prefix})
     for title in sys.argv[2:]
 ]
-if all(child.stdout.readline() for child in children): print("ready", flush=True)
+if not all(child.stdout.readline() for child in children): sys.exit("a scheduler has ended")
+print("ready", flush=True)
 while children:
     sys.stdin.readline()
     children = [child for child in children if child.poll() is None]
@@ -148,8 +149,7 @@ class Container:
                     path = Path(f"/proc/{self._process.pid}/{kind}_map")
                     path.write_text(f"0 {OUTER_ID} 65536", "ascii")
             self.tell()
-            if self._line() != "ready":
-                raise AssertionError(self._complaint())
+            assert self._line() == "ready", self._complaint()
         except BaseException:
             self.stop()
             raise
