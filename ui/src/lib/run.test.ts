@@ -49,7 +49,7 @@ it("what was lost is counted and said", () => {
   const run = runOf({ lost: { records: 214, missing: 0, export: 1 } });
   expect(lostTotal(run)).toBe(215);
   expect(lostInWords(run)).toBe(
-    "214 records overwritten before they were read and 1 span that an exporter could not deliver.",
+    "214 records overwritten in the ring before they were read and 1 span that an exporter could not deliver.",
   );
   expect(lostInWords(runOf())).toBe("");
 });
