@@ -59,7 +59,7 @@ describe("a device lane", () => {
   it("divides a parent where nothing ran between its parts", () => {
     const cycle = timed(1, [
       ["verify.prepare", 1, 1],
-      ["verify.forward", 3, 1],
+      ["verify.forward", 3, 7],
     ]);
     expect(device(cycle).map(([name]) => name)).toEqual([
       "verify",
@@ -82,26 +82,31 @@ describe("a device lane", () => {
   it("begins with what the device did for the cycle before, and with the gap behind it", () => {
     const before = timed(1, [["verify.forward", 8, 6]]);
     // The first ended 14 ms after its start: 4 ms after the start of the second.
-    const cycle = timed(2, [["draft", 5, 2]]);
+    const cycle = timed(2, [["draft", 5, 6]]);
     expect(device(cycle, before)).toEqual([
       [EARLIER, 0, 4],
       [GAP, 4, 5],
-      ["draft", 5, 7],
+      ["draft", 5, 11],
     ]);
-    expect(device(cycle)).toEqual([["draft", 5, 7]]);
+    expect(device(cycle)).toEqual([["draft", 5, 11]]);
   });
 
-  it("begins with a gap from before the cycle where the device had run dry", () => {
+  it("begins with a gap where the device had run dry, and ends with one as far as the cycle goes", () => {
     const before = timed(1, [["verify.forward", 3, 6]]);
-    expect(device(timed(2, [["draft", 1, 2]]), before)[0]).toEqual([GAP, -1, 1]);
+    expect(device(before).at(-1)).toEqual([GAP, 9, 10]);
+    expect(device(timed(2, [["draft", 1, 8]]), before)).toEqual([
+      [GAP, 0, 1],
+      ["draft", 1, 9],
+      [GAP, 9, 10],
+    ]);
   });
 
   it("claims no gap that is within the errors of the clocks, nor one after idling", () => {
     const before = timed(1, [["verify.forward", 3, 6]]);
-    const near = timed(2, [["draft", -0.985, 3]]);
+    const near = timed(2, [["draft", 0.015, 9.98]]);
     expect(device(near, before).map(([name]) => name)).toEqual(["draft"]);
     const idle = timed(1, [["verify.forward", 3, 6]], { endedIdle: true });
-    expect(device(timed(2, [["draft", 1, 2]]), idle).map(([name]) => name)).toEqual(["draft"]);
+    expect(device(timed(2, [["draft", 1, 9]]), idle).map(([name]) => name)).toEqual(["draft"]);
   });
 
   it("says of a gap how late the host was, if it was", () => {

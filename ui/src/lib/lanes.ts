@@ -86,7 +86,7 @@ export function cycleBefore(cycles: readonly Cycle[], place: number): Cycle | nu
   return null;
 }
 
-/** For how long the device ran nothing before and between the phases of a cycle, in ms. */
+/** For how long the device ran no phase within a cycle, as far as that is known, in ms. */
 export function gapMs(all: readonly Stretch[]): number {
   const gaps = all.filter((stretch) => stretch.name === GAP);
   return gaps.reduce((sum, gap) => sum + gap.end - gap.start, 0);
@@ -129,24 +129,26 @@ function stretchOf(phase: Phase, lane: LaneName): Stretch {
   };
 }
 
-/** With what lies between the phases; only where nothing is missing is a hole a gap. */
+/** With what lies around and between the phases; only where nothing is missing is a hole a gap. */
 function deviceStretches(cycle: Cycle, rank: RankCycle, before: Cycle | null): Stretch[] {
   const phases = laneStretches(rank, "device");
   if (phases.length === 0 || rank.deviceIncomplete) {
     return phases;
   }
-  const idle = (start: number, next: Stretch): Stretch[] =>
-    next.start > start ? [gapOf(cycle, rank, start, next)] : [];
   const all: Stretch[] = [];
   let end: number | null = null;
   for (const stretch of phases) {
     if (stretch.level === 0) {
-      all.push(...(end === null ? leadOf(cycle, rank, before, stretch) : idle(end, stretch)));
+      all.push(
+        ...(end === null
+          ? leadOf(cycle, rank, before, stretch)
+          : gapOf(rank, end, stretch.start, stretch)),
+      );
       end = stretch.end;
     }
     all.push(stretch);
   }
-  return all;
+  return [...all, ...tailOf(rank, all)];
 }
 
 /** What the device did before its first phase of this cycle, as far as that is known. */
@@ -157,37 +159,47 @@ function leadOf(cycle: Cycle, rank: RankCycle, before: Cycle | null, first: Stre
   }
   const shift = before.t0Ms - cycle.t0Ms;
   const phases = phasesOf(earlier, "device");
-  const start = (phases[0]?.start ?? 0) / NS_PER_MS + shift;
-  const end = Math.min(first.start, (phases.at(-1)?.end ?? 0) / NS_PER_MS + shift);
-  const busy: Stretch = {
-    ...first,
-    name: EARLIER,
-    level: 0,
-    start: Math.max(0, start),
-    end,
-    ofCycle: before.n,
-    graph: null,
-  };
-  // Two clocks' mappings meet here: what is shorter than their error is no gap.
-  const error = ((rank.clockErrorNs ?? 0) + (earlier.clockErrorNs ?? 0)) / NS_PER_MS;
-  const gap = first.start - end > error ? [gapOf(cycle, rank, end, first)] : [];
-  return [...(busy.end > busy.start ? [busy] : []), ...gap];
+  // What was before this cycle is drawn with the cycle before.
+  const from = (ns: number) => Math.max(rank.start / NS_PER_MS, ns / NS_PER_MS + shift);
+  const start = from(phases[0]?.start ?? 0);
+  const end = Math.min(first.start, from(phases.at(-1)?.end ?? 0));
+  const busy = { ...between(first, EARLIER, start, end), ofCycle: before.n };
+  // Two mappings of the device's clock meet here: what is shorter than their errors is no gap.
+  const error = clockErrorMs(rank) + clockErrorMs(earlier);
+  const gap = first.start - end > error ? gapOf(rank, end, first.start, first) : [];
+  return [...(end > start ? [busy] : []), ...gap];
 }
 
-function gapOf(cycle: Cycle, rank: RankCycle, start: number, next: Stretch): Stretch {
-  const error = (rank.clockErrorNs ?? 0) / NS_PER_MS;
+/**
+ * What the device did from its last phase to the end of the cycle on the host: nothing, for the
+ * host gives it no phase of the next cycle before.
+ */
+function tailOf(rank: RankCycle, all: readonly Stretch[]): Stretch[] {
+  const last = all.findLast((stretch) => stretch.level === 0);
+  const end = rank.end / NS_PER_MS;
+  if (!last || end - last.end <= clockErrorMs(rank)) {
+    return [];
+  }
+  return [{ ...between(last, GAP, last.end, end), hostLate: end - last.end }];
+}
+
+/** The gap before `next`, if there is one. */
+function gapOf(rank: RankCycle, start: number, end: number, next: Stretch): Stretch[] {
+  if (end <= start) {
+    return [];
+  }
   const begun = hostStartOf(rank, next.start);
-  const late = begun === null ? 0 : begun - start;
-  return {
-    ...next,
-    name: GAP,
-    level: 0,
-    start,
-    end: next.start,
-    ofCycle: cycle.n,
-    graph: null,
-    hostLate: late > error ? Math.min(late, next.start - start) : null,
-  };
+  const late = begun === null ? 0 : Math.min(begun, end) - start;
+  const known = late > clockErrorMs(rank);
+  return [{ ...between(next, GAP, start, end), hostLate: known ? late : null }];
+}
+
+function between(beside: Stretch, name: string, start: number, end: number): Stretch {
+  return { ...beside, name, level: 0, start, end, graph: null, hostLate: null };
+}
+
+function clockErrorMs(rank: RankCycle): number {
+  return (rank.clockErrorNs ?? 0) / NS_PER_MS;
 }
 
 /** When the host began the phase that the device began at `start`, both in ms. */

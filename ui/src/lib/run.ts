@@ -26,7 +26,7 @@ export function algorithm(run: RunState, summary: Summary | null): string {
   const steps = summary?.steps_seen ?? [];
   const tokens = summary?.draft_tokens_seen ?? [];
   return [
-    run.algorithm,
+    run.algorithm.toLowerCase() === "none" ? "" : run.algorithm,
     steps.length > 0 ? seen(steps, "step") : "",
     tokens.length > 0 ? seen(tokens, "token") : "",
   ]

@@ -1,5 +1,12 @@
 // Cycles for the tests beside these files.
-import type { Cycle, Phase, RankCycle, RequestRow } from "./wire.ts";
+import {
+  type Cycle,
+  decodeState,
+  type Phase,
+  type RankCycle,
+  type RequestRow,
+  type RunState,
+} from "./wire.ts";
 
 const NS_PER_MS = 1e6;
 
@@ -87,4 +94,14 @@ export function cycleOf(n: number, over: Partial<Cycle> = {}): Cycle {
 export function rowOf(correct: number | null, over: Partial<RequestRow> = {}): RequestRow {
   const tokens = (correct ?? 0) + 1;
   return { id: "r-1", correct, tokens, overshoot: false, health: false, ...over };
+}
+
+/** A run as the server sends it, with what `over` says. */
+export function runOf(over: object = {}): RunState {
+  const run = { run: "r", host: "gpu-07", server_pid: 41, algorithm: "EAGLE3", ...over };
+  const [decoded] = decodeState(JSON.stringify({ runs: [run] })).runs;
+  if (!decoded) {
+    throw new Error("one run went in");
+  }
+  return decoded;
 }

@@ -3,7 +3,7 @@ import { enumerate } from "./format.ts";
 import type { Cycle, RunState } from "./wire.ts";
 
 /** Cycles at the end of a list that speak of now. */
-const NEWEST = 50;
+const NEWEST = 10;
 
 const MEANINGS: Readonly<Record<string, string>> = {
   device: "Times come from events on the device; nothing waits.",
@@ -54,5 +54,5 @@ export function oddTiming(cycle: Cycle): string | null {
 }
 
 function distinct(values: readonly string[]): string[] {
-  return [...new Set(values)].sort();
+  return [...new Set(values)].toSorted((one, other) => one.localeCompare(other));
 }

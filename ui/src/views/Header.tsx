@@ -1,5 +1,5 @@
 // The first line: which server this is, what is lost, what tracing costs, and how time is taken.
-import { share, whole } from "../lib/format.ts";
+import { costShare, whole } from "../lib/format.ts";
 import { address, algorithm, lostInWords, lostTotal, modelName } from "../lib/run.ts";
 import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
@@ -105,13 +105,10 @@ function Health({ current }: { readonly current: RunState }) {
       >
         <span class="stat">
           tracer cost{" "}
-          {median !== null && (
-            <>
-              <b class="wide">{median.toFixed(0)} µs</b>
-              <span class="wide">,</span>
-            </>
-          )}
-          <b>{tracerCost(cost)}</b>
+          <b>
+            {median !== null && <span class="wide">{median.toFixed(0)} µs, </span>}
+            {costShare(cost)}
+          </b>
         </span>
       </Term>
       <Mode current={current} />
@@ -157,11 +154,4 @@ function ThemeSwitch() {
       </svg>
     </button>
   );
-}
-
-function tracerCost(cost: number | null): string {
-  if (cost === null || cost === 0 || cost >= 0.0995) {
-    return share(cost);
-  }
-  return cost < 0.0005 ? "< 0.1 %" : `${(cost * 100).toFixed(1)} %`;
 }

@@ -29,10 +29,13 @@ export function Shares(props: { readonly shown: Figures; readonly times: CycleTi
         <Term about={about(shown, timed)}>
           <span class="soft">Where a cycle goes</span>
         </Term>
-        {rows.length > 0 && (
-          <span class="caption nowrap">
-            {timed ? "" : "by host clock, "}median of{" "}
+        {times && rows.length > 0 && (
+          <span class="caption nowrap head">
+            {!timed && <span class="wide">by host clock,</span>} median of{" "}
             {shown.current ? `${SUMMARY_S} s` : "the last cycles"}, ms
+            <Panel label="Table" class="small">
+              <Table rows={rows} times={times} timed={timed} />
+            </Panel>
           </span>
         )}
       </div>
@@ -59,9 +62,6 @@ export function Shares(props: { readonly shown: Figures; readonly times: CycleTi
                 <b>{share(gapShare(times.device))}</b>
               </div>
             )}
-            <Panel label="Table" class="small">
-              <Table rows={rows} times={times} timed={timed} />
-            </Panel>
           </div>
         </>
       )}

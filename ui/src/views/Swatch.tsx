@@ -7,10 +7,10 @@ import { phaseProperty } from "../lib/tokens.ts";
 export function Swatch(props: { readonly phase: string; readonly lane?: LaneName }) {
   const { phase, lane = "host" } = props;
   const property = phaseProperty(phase);
-  const how = phase === GAP ? "hatched" : lane === "device" ? "filled" : "";
+  const filled = lane === "device" ? "filled" : "";
   return (
     <i
-      class={`swatch ${how}`}
+      class={`swatch ${phase === GAP ? "hatched" : filled}`}
       aria-hidden="true"
       style={{ "--c": `var(${property})`, "--pale": `var(${property}-pale)` }}
     />
