@@ -123,6 +123,10 @@ describe("a device lane", () => {
       ["verify.prepare", 4, 1],
     ]);
     expect(lateness(early)).toBeNull();
+    // What is left of the cycle was the host's alone, unless there was no next cycle to come to.
+    const done = [["draft", 0, 7]] as const;
+    expect(lateness(timed(1, done))).toBe(3);
+    expect(lateness(timed(1, done, { endedIdle: true }))).toBeNull();
   });
 });
 

@@ -180,7 +180,8 @@ function tailOf(rank: RankCycle, all: readonly Stretch[]): Stretch[] {
   if (!last || end - last.end <= clockErrorMs(rank)) {
     return [];
   }
-  return [{ ...between(last, GAP, last.end, end), hostLate: end - last.end }];
+  const hostLate = rank.endedIdle ? null : end - last.end;
+  return [{ ...between(last, GAP, last.end, end), hostLate }];
 }
 
 /** The gap before `next`, if there is one. */

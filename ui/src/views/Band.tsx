@@ -70,9 +70,14 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
   );
 }
 
-function Fact(props: { readonly name: string; readonly about: string; readonly value: string }) {
+function Fact(props: {
+  readonly name: string;
+  readonly about: string;
+  readonly value: string;
+  readonly wraps?: boolean;
+}) {
   return (
-    <div class="nowrap">
+    <div class={props.wraps ? "" : "nowrap"}>
       <dt>
         <Term about={props.about}>{props.name}</Term>
       </dt>
@@ -115,6 +120,7 @@ function Loaded({ load: { contextSum, contextMax, queued, running, ...graphs } }
           name="CUDA graphs"
           about="Which phases replayed a CUDA graph in the last seconds, and which launched their kernels one by one."
           value={forwards}
+          wraps={true}
         />
       )}
     </dl>
