@@ -120,7 +120,8 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
         ranks: The state of every rank.
         timing: Why the device is not timed, a sentence; empty where it is, or that is not known.
         ranges: What is done about NVTX, a sentence.
-        skipped: What sampling left out.
+        sample_every: One of so many cycles is recorded in full.
+        skipped: What sampling left out of them.
         lost_records: Records lost in the rings.
         missing_cycles: Cycles that not every rank reported.
         errors: What went wrong in the probes.
@@ -138,6 +139,7 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...]
     timing: str = ""
     ranges: str = ""
+    sample_every: int = 1
     skipped: SkippedCycles = SkippedCycles()
 
 
@@ -351,6 +353,7 @@ class TraceSession:
             errors=tuple(self._assembler.errors),
             timing=_text(info, "no_device_timing"),
             ranges=_text(info, "ranges"),
+            sample_every=max([1, *(one.view.word(Word.SAMPLE_EVERY) for one in self._traced)]),
             skipped=self._assembler.skipped,
         )
 

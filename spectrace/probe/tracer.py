@@ -385,7 +385,7 @@ class Tracer:
                     (
                         request.rid,
                         drafts,
-                        0 if ended else _output_length(request) - length,
+                        0 if ended else max(0, _output_length(request) - length),
                         ended,
                     )
                     for (request, length, ended), drafts in zip(requests, correct)  # noqa: B905 - same length, and strict= costs

@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from spectrace.attach.handle import TakenOut
-from spectrace.attach.session import End, RankState, SessionFacts, TraceSession
+from spectrace.attach.session import End, RankState, SessionFacts, Stall, TraceSession
 from spectrace.attach.tapped import TappedSession
-from spectrace.model import Cycle
+from spectrace.model import Cycle, SkippedCycles
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, RunState, Source
 from spectrace.server.traced import PageTap
@@ -55,7 +55,24 @@ class Session:
             lost_records=1,
             missing_cycles=2,
             errors=("TP0: first", "TP0: last."),
+            timing="The server runs on the CPU, which has no timing events.",
+            ranges="NVTX off",
+            sample_every=10,
+            skipped=SkippedCycles(cycles=9, output_tokens=20),
         )
+
+    def stall(self) -> list[Stall]:
+        """The worker is not hooked yet."""
+        return [
+            Stall(
+                rank="TP0",
+                stop_ms=0.25,
+                loading_ms=1.25,
+                installing_ms=0.0,
+                total_ms=1.5,
+                installed=False,
+            )
+        ]
 
     def detach(self) -> list[TakenOut]:
         """Finds one more cycle in the ring."""
@@ -103,8 +120,21 @@ def test_the_run_is_on_the_page_as_soon_as_the_probe_is_in(stage: Stage) -> None
         assert (state.source, state.state) == (Source.ATTACHED, Life.IDLE)
         assert (state.worker, state.algorithm, state.overlap) == ("EAGLEWorkerV2", "EAGLE3", True)
         assert (state.lost.records, state.lost.missing) == (1, 2)
-        assert state.message == "TP0: last. Not seen in this release: eagle_sample."
+        assert state.message == "TP0: last."
         assert [rank.reporting for rank in state.ranks] == [False]
+
+
+def test_how_the_run_is_traced_is_on_the_page(stage: Stage) -> None:
+    """What is not seen, what attaching cost, why there is no device lane, what was sampled."""
+    with stage.paged:
+        state = stage.state()
+        assert state.notes == (
+            "Not seen in this release: eagle_sample.",
+            "NVTX off.",
+            "Attaching held up TP0 for 1.50 ms so far; its worker is hooked at its next cycle.",
+        )
+        assert state.timing == "The server runs on the CPU, which has no timing events."
+        assert (state.sample_every, state.skipped.cycles) == (10, 9)
 
 
 def test_what_is_polled_goes_to_both_sides(stage: Stage) -> None:
@@ -152,7 +182,7 @@ def test_the_end_is_on_the_page_with_all_that_was_measured(
     stage.hub.pass_on()
     state = stage.state()
     assert state.state is life
-    assert state.message.endswith("Not seen in this release: eagle_sample.")
+    assert state.message.endswith("TP0: last.")
     assert "server has ended" not in state.message  # the page says so of itself
     assert stage.store.cycles(RUN_A) == [cycle_of(9)]
     assert stage.paged.last_cycles == [cycle_of(9)]
