@@ -8,10 +8,12 @@ import os
 import re
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import psutil
 
 from spectrace.attach import elf, loops, procfs
@@ -128,6 +130,39 @@ def list_runs() -> list[Run]:
     return [run for run in runs if run is not None]
 
 
+def again(run: Run) -> Run:
+    """Looks for ranks that a server has got since it was found.
+
+    Only the processes below the server are looked at: to be called every few seconds.
+
+    Args:
+        run: The server, as it was found.
+
+    Returns:
+        The same run with new ranks behind those that it had; the very `run` where there are
+        none.
+
+    Raises:
+        SpectraceError: The server has ended.
+    """
+    if _run_id(run.server_pid) != run.run_id:
+        raise procfs.no_such_process(run.server_pid)
+    table = {
+        process.pid: process
+        for process in map(_process, _below(run.server_pid))
+        if process is not None
+    }
+    known = {rank.pid for rank in run.ranks}
+    new = [
+        Rank(name=table[pid].rank or "", pid=pid)
+        for pid, root in _roots(table).items()
+        if root == run.server_pid and pid not in known
+    ]
+    if not new:
+        return run
+    return msgspec.structs.replace(run, ranks=(*run.ranks, *new))
+
+
 def rank_name(title: str) -> str | None:
     """The rank's name by its process title, None if it is no scheduler.
 
@@ -153,6 +188,18 @@ def _process(pid: int) -> _Process | None:
         return _Process(pid, procfs.parent(pid), procfs.command(pid), loops.loop_in(pid))
     except (SpectraceError, OSError):  # ended while we looked, or hidden from us
         return None
+
+
+def _below(root: int) -> list[int]:
+    """A process and all below it."""
+    below: dict[int, list[int]] = {}
+    for pid in psutil.pids():
+        with suppress(SpectraceError, OSError):  # ended while we looked, or hidden from us
+            below.setdefault(procfs.parent(pid), []).append(pid)
+    line = [root]
+    for pid in line:
+        line += below.get(pid, [])
+    return line
 
 
 def _roots(table: _Table) -> dict[int, int]:

@@ -132,6 +132,11 @@ def require_rights(pid: int) -> None:
         )
 
 
+def pid_namespace() -> int:
+    """The number of the PID namespace that we are in: who has the same means the same ids."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
 def shares_files(pid: int) -> bool:
     """Whether the process sees the same files as we do: same mount namespace, same root.
 

@@ -19,6 +19,10 @@ _PATTERN = "spectrace-*.ring"
 _WORD = struct.Struct("<Q")
 
 
+class AlreadyThereError(SpectraceError):
+    """The ring that was to be made is there: another spectrace has just made it."""
+
+
 def name_in_target(pid: int) -> str:
     """The ring file as the traced process itself names it.
 
@@ -57,8 +61,8 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
         The file, as this process sees it.
 
     Raises:
-        SpectraceError: Shared memory is too small or not writable, or another spectrace
-            has just made the file.
+        AlreadyThereError: Another spectrace has just made the file.
+        SpectraceError: Shared memory is too small or not writable.
     """
     path = ring_path(rank.pid)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -74,7 +78,7 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
             os.close(descriptor)
         os.link(temporary, path, follow_symlinks=False)
     except FileExistsError:
-        raise SpectraceError(
+        raise AlreadyThereError(
             f"Another spectrace is attaching to process {rank.pid} at this moment: "
             "use that one, or try again when it has left."
         ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spectrace.attach.session import End, SessionFacts
+from spectrace.attach.session import End, SessionFacts, controller_of, standing_still
 from spectrace.model import Cycle, Run
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
@@ -13,7 +13,6 @@ _ENDS = {
     None: (Life.DETACHED, "Tracing was ended."),
     End.SERVER_DIED: (Life.SERVER_GONE, ""),  # the page says so itself
     End.TAKEN_OUT: (Life.DETACHED, "The probe was taken out of the server by another command."),
-    End.TAKEN_OVER: (Life.DETACHED, "Another process traces the server now."),
     End.PROBE_FAILED: (Life.DETACHED, "The probe met an error of its own and took itself out."),
 }
 
@@ -60,7 +59,9 @@ def facts_of(facts: SessionFacts, export_lost: int = 0) -> RunFacts:
 
 
 def _message(facts: SessionFacts) -> str:
-    sentences = list(facts.errors[-1:])
+    sentences = [*facts.errors[-1:], *standing_still(facts)]
+    if not facts.controls:
+        sentences.append(f"Reading along: {controller_of(facts)} controls how it is timed.")
     if facts.unhooked:
         sentences.append(f"Not seen in this release: {', '.join(facts.unhooked)}.")
     return " ".join(sentences)

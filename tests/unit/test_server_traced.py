@@ -137,7 +137,6 @@ def test_facts_are_told_twice_a_second(stage: Stage) -> None:
         (None, Life.DETACHED),
         (End.SERVER_DIED, Life.SERVER_GONE),
         (End.TAKEN_OUT, Life.DETACHED),
-        (End.TAKEN_OVER, Life.DETACHED),
         (End.PROBE_FAILED, Life.DETACHED),
     ],
 )
