@@ -33,7 +33,7 @@ _STATES = {
     State.FAILED: "failed",
 }
 _GONE = ("detached", "failed")
-_LATE_TIMEOUT_S = 1.0  # meanwhile nothing is read, and a rank that just starts may be busy
+_LATE_TIMEOUT_S = 2.0  # meanwhile nothing is read, and a rank that just starts may be busy
 
 
 class Injector(Protocol):

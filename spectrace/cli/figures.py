@@ -59,10 +59,14 @@ def death_line(report: Report) -> str:
     dead = [f"{rank.name} (process {rank.pid})" for rank in ranks if not rank.alive]
     if len(dead) in (0, len(ranks)):
         return "The server has ended. What was measured until then:"
-    return (
-        f"{_listed(dead)} of the server {'has' if len(dead) == 1 else 'have'} ended, and it does "
-        "not go on without. What was measured until then:"
-    )
+    have = "has" if len(dead) == 1 else "have"
+    return f"{_listed(dead)} of the server {have} ended. What was measured until then:"
+
+
+def of_the_living(report: Report) -> tuple[Removal, ...]:
+    """How leaving went in the ranks whose process runs: of the others there is nothing to say."""
+    living = {rank.name for rank in report.session.ranks if rank.alive}
+    return tuple(removal for removal in report.removals if removal.rank in living)
 
 
 def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:

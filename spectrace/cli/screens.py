@@ -95,8 +95,8 @@ class LineScreen:
         """Says how the session ended and prints its table."""
         if report.end is not None:
             self.say(_ENDS.get(report.end) or figures.death_line(report))
-        if report.end not in (End.SERVER_DIED, End.TAKEN_OUT):
-            for line in figures.removal_lines(report.removals):
+        if report.end is not End.TAKEN_OUT:
+            for line in figures.removal_lines(figures.of_the_living(report)):
                 self.say(line)
         self.say("")
         self.say(f"The whole session, {report.summary.window_s:,.1f} s:")

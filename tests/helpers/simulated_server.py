@@ -3,8 +3,9 @@
 They decode, idle or stand still as a file says, and say what they were left with. The interpreter
 loads nothing but the probe's engine table, so that such a server starts in a fraction of a second.
 
-    DIR/TP0.do      what the rank TP0 is to do: decode, idle, pause or block; decode if missing
-    DIR/TP0.wake    a pipe whose first byte ends `block`
+    DIR/TP0.do      what the rank TP0 is to do: decode (also if missing), idle, pause (Python runs,
+                    and no cycle comes), block (in the kernel), or block in a cycle
+    DIR/TP0.wake    a pipe whose first byte ends blocking
     DIR/TP0.says    what it says of itself once it finds DIR/TP0.tell
 """
 
@@ -35,17 +36,19 @@ class SimulatedServer:
     Args:
         folder: Where its ranks are told what to do.
         ranks: Names of the ranks that it begins with.
+        fall_together: The death of a rank ends the others, as it does in SGLang.
     """
 
-    def __init__(self, folder: Path, *ranks: str) -> None:
+    def __init__(self, folder: Path, *ranks: str, fall_together: bool = False) -> None:
         self.folder = folder
+        self._kind = "fragile" if fall_together else "root"
         self.pids: dict[str, int] = {}
         self._ranks = ranks
 
     def __enter__(self) -> SimulatedServer:  # noqa: PYI034 - Self came with Python 3.11
         """Starts it and waits until its ranks decode."""
         self._process = subprocess.Popen(
-            [_PYTHON, "-c", _PROGRAM, str(self.folder), "root"],
+            [_PYTHON, "-c", _PROGRAM, str(self.folder), self._kind],
             env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -79,13 +82,13 @@ class SimulatedServer:
         return pid
 
     def order(self, name: str, what: str) -> None:
-        """Has a rank decode, idle, pause (Python runs, no cycle comes) or block in the kernel."""
+        """Has a rank do something, see above."""
         new = self.folder / f"{name}.new"
         new.write_text(what)
         new.replace(self.folder / f"{name}.do")
 
     def wake(self, name: str) -> None:
-        """Ends `block`; the rank decodes."""
+        """Ends blocking; the rank decodes."""
         self.order(name, "decode")
         with (self.folder / f"{name}.wake").open("w") as pipe:
             pipe.write("x")
@@ -116,27 +119,36 @@ def _environment() -> dict[str, str]:
 def main() -> None:
     """One of its processes."""
     folder, what = Path(sys.argv[1]), sys.argv[2]
-    if what == "root":
-        _be_root(folder)
+    if what in {"root", "fragile"}:
+        _be_root(folder, fragile=what == "fragile")
     else:
         _be_rank(folder, what)
 
 
-def _be_root(folder: Path) -> None:
+def _be_root(folder: Path, *, fragile: bool) -> None:
     """Starts the ranks that it reads the names of; when it ends they end as well."""
-    for line in sys.stdin:
-        name = line.strip()
-        title = f"sglang::scheduler_{name.replace(' ', '_')}"
-        rank = subprocess.Popen(
-            [title, "-c", _PROGRAM, str(folder), name],
-            executable=_PYTHON,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert rank.stdout is not None
-        rank.stdout.readline()
-        print(rank.pid, flush=True)
+    ranks: list[subprocess.Popen[str]] = []
+    while not (fragile and any(rank.poll() is not None for rank in ranks)):
+        if select.select([sys.stdin], [], [], 0.05)[0]:
+            name = sys.stdin.readline().strip()
+            if not name:
+                return
+            ranks.append(_start_rank(folder, name))
+            print(ranks[-1].pid, flush=True)
+
+
+def _start_rank(folder: Path, name: str) -> subprocess.Popen[str]:
+    title = f"sglang::scheduler_{name.replace(' ', '_')}"
+    rank = subprocess.Popen(
+        [title, "-c", _PROGRAM, str(folder), name],
+        executable=_PYTHON,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert rank.stdout is not None
+    rank.stdout.readline()
+    return rank
 
 
 def _be_rank(folder: Path, name: str) -> None:
@@ -174,12 +186,20 @@ def _turns(folder: Path, name: str, scheduler: Any) -> Iterator[None]:
             scheduler.on_idle()
             time.sleep(_CYCLE_S / 10)
         elif what == "block":
-            select.select([wake, sys.stdin], [], [])
-            with contextlib.suppress(BlockingIOError):
-                os.read(wake, 100)
+            _block(wake)
+        elif what == "block in a cycle":
+            scheduler.model_worker.draft_worker.draft_forward = lambda: _block(wake)
+            _decode(scheduler, requests)
+            del scheduler.model_worker.draft_worker.draft_forward
         if tell.exists():
             tell.unlink()
             yield
+
+
+def _block(wake: int) -> None:
+    select.select([wake, sys.stdin], [], [])
+    with contextlib.suppress(BlockingIOError):
+        os.read(wake, 100)
 
 
 def _requests() -> list[Any]:

@@ -99,6 +99,7 @@ def test_control_passes_on_and_the_last_one_takes_the_probe_out(
     first = Spectrace(server)
     spectraces.append(first)
     assert first.session(decoding)["controls"]
+    assert not server.untouched()
     second = Spectrace(server)
     spectraces.append(second)
     found = second.session(decoding)
