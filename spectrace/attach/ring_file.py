@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+import time
 from pathlib import Path
 
 from spectrace.attach import procfs
@@ -16,6 +17,8 @@ from spectrace.probe.layout import Word
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
+_UNFINISHED = ".spectrace-*.new"
+_UNFINISHED_FOR_S = 60.0  # making a ring takes milliseconds
 _WORD = struct.Struct("<Q")
 
 
@@ -99,17 +102,17 @@ def find_rings() -> list[Path]:
     """
     found: dict[tuple[int, int], Path] = {}
     for folder in _shared_memories():
-        for path, status in _rings_in(folder):
+        for path, status in _files_in(folder, _PATTERN):
             found.setdefault((status.st_dev, status.st_ino), path)
     return list(found.values())
 
 
-def _rings_in(folder: Path) -> list[tuple[Path, os.stat_result]]:
+def _files_in(folder: Path, pattern: str) -> list[tuple[Path, os.stat_result]]:
     try:
-        rings = [(path, path.lstat()) for path in sorted(folder.glob(_PATTERN))]
+        files = [(path, path.lstat()) for path in sorted(folder.glob(pattern))]
     except OSError:  # of a process that ended, or that we may not look into
         return []
-    return [(path, status) for path, status in rings if stat.S_ISREG(status.st_mode)]
+    return [(path, status) for path, status in files if stat.S_ISREG(status.st_mode)]
 
 
 def remove(path: Path, inode: int | None = None) -> None:
@@ -134,11 +137,26 @@ def remove(path: Path, inode: int | None = None) -> None:
 
 
 def sweep() -> list[Path]:
-    """Removes the rings of processes that have ended; gives those that were removed.
+    """Removes the rings of processes that have ended, and such as were never finished.
 
-    They are left where first spectrace was killed and then the server.
+    They are left where first spectrace was killed and then the server, and where spectrace was
+    killed while it made one.
+
+    Returns:
+        Those that were removed.
     """
-    return [path for path in find_rings() if _is_orphan(path) and _removed(path)]
+    left = [path for path in find_rings() if _is_orphan(path)] + _unfinished()
+    return [path for path in left if _removed(path)]
+
+
+def _unfinished() -> list[Path]:
+    oldest_s = time.time() - _UNFINISHED_FOR_S
+    return [
+        path
+        for folder in _shared_memories()
+        for path, status in _files_in(folder, _UNFINISHED)
+        if status.st_mtime < oldest_s
+    ]
 
 
 def _is_orphan(path: Path) -> bool:

@@ -21,7 +21,6 @@ from spectrace.attach import procfs
 from tests.helpers.command import TIMEOUT_S, run, start
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only listed
-_LONGEST_S = 3.0  # from the start of a spectrace until it is killed, or its server
 _KILLED_FIRST = 0.4  # of the servers: so often spectrace is killed before
 
 
@@ -81,9 +80,9 @@ def attach(server: Server) -> subprocess.Popen[str]:
     return start("attach", str(server.pid), "--no-page", "--json")
 
 
-def a_moment() -> None:
-    """Lets a random time pass: while it attaches, and while it traces."""
-    time.sleep(random.uniform(0.0, _LONGEST_S))  # noqa: S311 - no secret
+def a_moment(longest_s: float) -> None:
+    """Lets a random time pass: in which a spectrace starts, attaches, or traces."""
+    time.sleep(random.uniform(0.0, longest_s))  # noqa: S311 - no secret
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
@@ -98,9 +97,14 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def attach_well(server: Server, toll: Toll) -> None:
-    """The next attach works, sees cycles, loses nothing, and leaves nothing."""
+def attach_well(server: Server, toll: Toll) -> float:
+    """The next attach works, sees cycles, loses nothing, and leaves nothing.
+
+    Returns:
+        How long it took, in s: within that a spectrace has come to tracing.
+    """
     ticks = ticks_of(server)
+    began_s = time.monotonic()
     done = run("attach", str(server.pid), "--no-page", "--json", "--duration", "1s")
     assert done.returncode == 0, done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
@@ -110,14 +114,16 @@ def attach_well(server: Server, toll: Toll) -> None:
     assert files_of(ticks) == set()
     toll.attaches += 1
     toll.joined += not last["stall"]
+    return time.monotonic() - began_s
 
 
 def kill_spectraces(server: Server, count: int) -> Toll:
     """SIGKILL to spectrace: the server goes on, and the next one finds its way in and out."""
     toll, ranks = Toll(), server.ranks()
+    longest_s = attach_well(server, Toll())
     for _ in range(count):
         process = attach(server)
-        a_moment()
+        a_moment(longest_s)
         process.kill()
         process.communicate()
         toll.kills += 1
@@ -148,11 +154,11 @@ def _kill(
     toll = Toll()
     for _ in range(count):
         with make() as server:
-            attach_well(server, toll)
+            longest_s = attach_well(server, toll)
             ticks = ticks_of(server)
             process = attach(server)
             try:
-                a_moment()
+                a_moment(longest_s)
                 if random.random() < _KILLED_FIRST:  # noqa: S311 - no secret
                     process.kill()
                 os.kill(victim(server), signal.SIGKILL)

@@ -579,3 +579,19 @@ def test_rings_of_ended_processes_are_swept(tmp_path: Path) -> None:
         assert not orphan.path.exists()
         assert kept.path.exists()
         assert leave.take_out(kept).removed
+
+
+def test_rings_that_were_never_finished_are_swept(tmp_path: Path) -> None:
+    """What a spectrace leaves that is killed while it makes one; not what is just being made."""
+    with busy(tmp_path / "finish") as process:
+        ring = ring_file.ring_path(process.pid)
+        old, new = (ring.with_name(f".{ring.name}.{number}.new") for number in (4194301, 4194302))
+        for path in (old, new):
+            path.touch()
+        os.utime(old, (time.time() - 90, time.time() - 90))
+        try:
+            assert old in ring_file.sweep()
+            assert not old.exists()
+            assert new.exists()
+        finally:
+            new.unlink()

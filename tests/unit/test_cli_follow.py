@@ -101,10 +101,11 @@ class FakeSession:
         return news
 
     def facts(self) -> SessionFacts:
-        """Both ranks are traced."""
+        """Both ranks are traced, unless their server has ended."""
+        alive = self.end is not End.SERVER_DIED
         ranks = tuple(
             RankState(
-                name=rank.name, pid=rank.pid, state="tracing", alive=True, cycles=1, lost_records=0
+                name=rank.name, pid=rank.pid, state="tracing", alive=alive, cycles=1, lost_records=0
             )
             for rank in RUN.ranks
         )
@@ -242,6 +243,27 @@ def test_an_end_from_outside_is_said_and_has_its_exit_code(end: End, code: int, 
     assert report.summary.cycles == 20
     assert exit_code(report) == code
     assert any("goes on" in line for line in lines) is (end is End.PROBE_FAILED)
+
+
+def test_what_changes_is_said_once() -> None:
+    """Who controls, and ranks that came, above the figures."""
+    session = FakeSession()
+    session.heard = ["TP2 (process 73) is new, and is traced too."]
+    lines = lines_of(session, duration_s=3.0)
+    assert lines[0] == "TP2 (process 73) is new, and is traced too."
+    assert sum("is new" in line for line in lines) == 1
+
+
+def test_a_probe_that_is_left_to_others_is_a_success() -> None:
+    """It was left in on purpose."""
+    session = FakeSession()
+    session.taken_out = [TakenOut(False, (), "It is left to process 41.", left_to=True)] * 2
+    stream = io.StringIO()
+    screen = LineScreen(Console(file=stream, width=100))
+    report = Follower(session, screen, FakeClock()).follow(Stop(), 0.1)
+    lines = stream.getvalue().splitlines()
+    assert "The probe stays in TP0 and TP1. It is left to process 41." in lines
+    assert exit_code(report) == 0
 
 
 def test_a_rank_that_keeps_the_probe_is_named_and_is_no_success() -> None:
