@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spectrace.attach import ring_file
+from spectrace.attach import readers, ring_file
 from spectrace.collect.assembler import group_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -42,7 +42,13 @@ class Switch:
     cycles_per_s: float
 
 
-def switch(run: Run, mode: TimingMode, sleep: Callable[[float], None] = time.sleep) -> list[Switch]:
+def switch(
+    run: Run,
+    mode: TimingMode,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    take_control: bool = False,
+) -> list[Switch]:
     """Asks all ranks of a server for another timing mode.
 
     The cycle at which they switch lies a second ahead, and 50 cycles at least.
@@ -51,14 +57,17 @@ def switch(run: Run, mode: TimingMode, sleep: Callable[[float], None] = time.sle
         run: The server.
         mode: The new mode.
         sleep: Waits while the speed of the server is measured.
+        take_control: Also where several spectraces read, of which one controls.
 
     Returns:
         One entry for each group of ranks.
 
     Raises:
-        SpectraceError: A rank is not traced; none is asked then.
+        SpectraceError: A rank is not traced, or several read it; none is asked then.
     """
     with _rings(run.ranks) as rings:
+        if not take_control:
+            _refuse_over_heads(run, *rings[0])
         before = {rank.name: ring.word(Word.CYCLES) for rank, ring in rings}
         sleep(_MEASURED_S)
         groups: dict[str, list[tuple[Rank, RingView]]] = {}
@@ -113,6 +122,19 @@ def _ring_of(rank: Rank) -> RingView:
 def _refuse_untraced(rank: Rank, ring: RingView) -> None:
     if ring.word(Word.STATE) not in {State.ARMED, State.TRACING}:
         raise _not_traced(rank)
+
+
+def _refuse_over_heads(run: Run, rank: Rank, ring: RingView) -> None:
+    """One spectrace is switched from beside it; where several read, one of them controls."""
+    others = len(readers.present(ring)) - 1
+    if others < 1:
+        return
+    along = "another one reads" if others == 1 else f"{others} others read"
+    raise SpectraceError(
+        f"Rank {rank.name} of server {run.server_pid} is controlled by "
+        f"{readers.controller(ring) or 'nobody at this moment'}, and {along} along: "
+        "add --take-control to switch it for all of them."
+    )
 
 
 def _not_traced(rank: Rank) -> SpectraceError:

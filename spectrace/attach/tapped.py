@@ -88,6 +88,10 @@ class TappedSession:
         """As the session's."""
         return self._session.last_cycles
 
+    def news(self) -> list[str]:
+        """As the session's."""
+        return self._session.news()
+
     def facts(self) -> SessionFacts:
         """As the session's."""
         return self._session.facts()

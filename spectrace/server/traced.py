@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from spectrace.attach.session import End, SessionFacts, Stall
+from spectrace.attach.session import End, SessionFacts, Stall, controller_of, standing_still
 from spectrace.model import Cycle, Run
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
@@ -13,7 +13,6 @@ _ENDS = {
     None: (Life.DETACHED, "Tracing was ended."),
     End.SERVER_DIED: (Life.SERVER_GONE, ""),  # the page says so itself
     End.TAKEN_OUT: (Life.DETACHED, "The probe was taken out of the server by another command."),
-    End.TAKEN_OVER: (Life.DETACHED, "Another process traces the server now."),
     End.PROBE_FAILED: (Life.DETACHED, "The probe met an error of its own and took itself out."),
 }
 
@@ -55,12 +54,19 @@ def facts_of(facts: SessionFacts, stalls: Sequence[Stall] = (), export_lost: int
             rank.name for rank in facts.ranks if rank.alive and rank.state == "tracing"
         ),
         lost=Lost(records=facts.lost_records, missing=facts.missing_cycles, export=export_lost),
-        message="".join(facts.errors[-1:]),
+        message=_message(facts),
         timing=facts.timing,
         sample_every=facts.sample_every,
         skipped=facts.skipped,
         notes=tuple(_notes(facts, stalls)),
     )
+
+
+def _message(facts: SessionFacts) -> str:
+    sentences = [*facts.errors[-1:], *standing_still(facts)]
+    if not facts.controls:
+        sentences.append(f"Reading along: {controller_of(facts)} controls how it is timed.")
+    return " ".join(sentences)
 
 
 def _notes(facts: SessionFacts, stalls: Sequence[Stall]) -> Iterator[str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from spectrace.attach import discover, modes, ring_file
+from spectrace.attach import discover, modes, readers, ring_file
 from spectrace.attach.modes import Switch
 from spectrace.cli.main import app
 from spectrace.cli.mode import describe, the_only
+from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run, TimingMode
 from spectrace.probe.layout import Mode, State, Word, split_mode
@@ -124,3 +126,21 @@ def test_without_a_process_id_there_must_be_one_server() -> None:
         the_only([])
     with pytest.raises(SpectraceError, match="100, 100"):
         the_only([RUN, RUN])
+
+
+def test_where_several_read_the_mode_is_not_switched_over_their_heads(
+    rings: dict[str, RingWriter], tmp_path: Path
+) -> None:
+    """One reader is switched from beside it; with two it takes a flag of its own."""
+    view = RingView(tmp_path / str(PIDS[NAMES[0]]))
+    readers.sit_down(view)
+    modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+    readers.sit_down(view)
+    view.close()
+    with pytest.raises(
+        SpectraceError, match=f"by process {os.getpid()}, and another one reads.*--take-control"
+    ):
+        modes.switch(RUN, TimingMode.OFF, lambda _: None)
+    assert asked(rings[NAMES[0]])[0] == Mode.SYNC
+    modes.switch(RUN, TimingMode.OFF, lambda _: None, take_control=True)
+    assert asked(rings[NAMES[0]])[0] == Mode.OFF

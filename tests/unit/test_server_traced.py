@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from spectrace.attach.handle import TakenOut
+from spectrace.attach.pulse import Activity
 from spectrace.attach.session import End, RankState, SessionFacts, Stall, TraceSession
 from spectrace.attach.tapped import TappedSession
 from spectrace.model import Cycle, SkippedCycles
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, RunState, Source
-from spectrace.server.traced import PageTap
+from spectrace.server.traced import PageTap, facts_of
 from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
@@ -137,6 +139,18 @@ def test_how_the_run_is_traced_is_on_the_page(stage: Stage) -> None:
         assert (state.sample_every, state.skipped.cycles) == (10, 9)
 
 
+def test_who_controls_and_who_stands_still_is_on_the_page(stage: Stage) -> None:
+    """In the sentences for people."""
+    facts = stage.session.facts()
+    rank = msgspec.structs.replace(facts.ranks[0], activity=Activity.STILL, quiet_s=12.0)
+    still = msgspec.structs.replace(facts, ranks=(rank,))
+    assert (
+        "The scheduler of TP0 (process 11) has not come round for 12 s" in facts_of(still).message
+    )
+    reading = msgspec.structs.replace(facts, controls=False, controller_pid=41)
+    assert "Reading along: process 41 controls" in facts_of(reading).message
+
+
 def test_what_is_polled_goes_to_both_sides(stage: Stage) -> None:
     """The follower gets the cycles, and so does the store behind the page."""
     with stage.paged:
@@ -167,7 +181,6 @@ def test_facts_are_told_twice_a_second(stage: Stage) -> None:
         (None, Life.DETACHED),
         (End.SERVER_DIED, Life.SERVER_GONE),
         (End.TAKEN_OUT, Life.DETACHED),
-        (End.TAKEN_OVER, Life.DETACHED),
         (End.PROBE_FAILED, Life.DETACHED),
     ],
 )
