@@ -10,6 +10,7 @@ import msgspec
 
 from spectrace.attach.facts import Machine, Process, SharedMemory
 from spectrace.attach.rights import obstacle
+from spectrace.attach.ring_file import SHARED_MEMORY
 from spectrace.probe import layout
 
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 10), (3, 14)
@@ -224,7 +225,7 @@ def _place(process: Process) -> Check | None:
 
 
 def _shared_memory(process: Process, ranks: int) -> Check | None:
-    name = "/dev/shm"  # noqa: S108 - looked at, not used
+    name = SHARED_MEMORY
     memory = process.shared_memory
     if memory is None:
         if process.may_attach is False:
@@ -250,8 +251,8 @@ def _size(memory: SharedMemory) -> str:
 
 
 def _mount(process: Process) -> str:
-    name = "/dev/shm"  # noqa: S108 - looked at, not used
-    return f"{_enter(process)}mount -t tmpfs -o mode=1777,size={_ROOM} tmpfs {name}"
+    options = f"mode=1777,size={_ROOM}"
+    return f"{_enter(process)}mount -t tmpfs -o {options} tmpfs {SHARED_MEMORY}"
 
 
 def _enter(process: Process) -> str:
@@ -309,7 +310,8 @@ def _torch(process: Process) -> Check:
     build = _first(_TORCH_BUILDS, process.libraries)
     if not version and not build:
         return _warn("torch", "not found: the device cannot be timed")
-    return _ok("torch", f"{version or 'of unknown version'}, {build or 'not loaded yet'} build")
+    loaded = f"{build} build" if build else "not loaded yet"
+    return _ok("torch", f"{version or 'of unknown version'}, {loaded}")
 
 
 def _device(process: Process) -> Check:

@@ -43,6 +43,7 @@ _LIBRARIES = re.compile(
 _DEVICES = re.compile(r"/dev/(?:nvidia\d+|kfd|dri/renderD\d+)")
 _SITE = re.compile(r"(/.*?/(?:site|dist)-packages)/")
 _PROFILERS = ("py-spy", "austin", "gdb", "lldb", "strace", "ltrace", "perf", "bpftrace", "memray")
+_LETTERS_OF_AN_OPTION = re.compile(r"^-+[A-Za-z-]+=?")
 _CONTAINERS = (
     ("kubepods", "kubernetes"),
     ("docker", "docker"),
@@ -247,7 +248,7 @@ def _profilers_of(pid: int, proc: Path) -> Iterator[str]:
         words = _text(entry / "cmdline").split("\0")
         names = {_base(word) for word in words[:2]}  # a script stands behind its interpreter
         tool = next((name for name in _PROFILERS if name in names), "")
-        if tool and str(pid) in {re.sub(r"^-\w+=?", "", word) or word for word in words[1:]}:
+        if tool and str(pid) in {_LETTERS_OF_AN_OPTION.sub("", word) for word in words[1:]}:
             yield f"{tool} (process {entry.name})"
 
 
