@@ -116,7 +116,7 @@ def _warn(name: str, found: str, mend: str = "") -> Check:
     return Check(name=name, state=State.WARN, found=found, mend=mend)
 
 
-def _fail(name: str, found: str, mend: str) -> Check:
+def _fail(name: str, found: str, mend: str = "") -> Check:
     return Check(name=name, state=State.FAIL, found=found, mend=mend)
 
 
@@ -189,7 +189,7 @@ def _python(process: Process) -> Check | None:
     if python is None:
         return None
     if python.problem:
-        return _fail("Python", python.problem, "restart the server with a usual build of Python")
+        return _fail("Python", python.problem)
     if python.version is None:
         return _warn("Python", f"{python.file}, of unknown version", _pythons())
     version = f"{python.version[0]}.{python.version[1]}"

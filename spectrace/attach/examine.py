@@ -11,7 +11,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,6 +42,11 @@ _LIBRARIES = re.compile(
 _DEVICES = re.compile(r"/dev/(?:nvidia\d+|kfd|dri/renderD\d+)")
 _SITE = re.compile(r"(/.*?/(?:site|dist)-packages)/")
 _PROFILERS = ("py-spy", "austin", "gdb", "lldb", "strace", "ltrace", "perf", "bpftrace", "memray")
+_PACKAGE_FOLDERS = tuple(
+    f"{library}/python3*/{kind}-packages"
+    for library in ("lib", "lib64", "local/lib")
+    for kind in ("site", "dist")
+)
 _LETTERS_OF_AN_OPTION = re.compile(r"^-+[A-Za-z-]+=?")
 _CONTAINERS = (
     ("kubepods", "kubernetes"),
@@ -150,7 +154,10 @@ def _interpreter(pid: int) -> Interpreter | None:
         name = elf.changed(pid, found)
     except SpectraceError as error:
         return Interpreter(problem=str(error))
-    problem = f"Memory and file differ at {name}: Python was replaced, or a debugger is at work."
+    problem = (
+        f"Memory and file differ at {name}: Python was replaced since the server started, or a "
+        "debugger has changed it. Restart the server."
+    )
     return Interpreter(file=found.name, version=found.version, problem=problem if name else "")
 
 
@@ -174,16 +181,12 @@ def _ptrace_refused() -> str:
     """Tries ptrace on a child of our own, which every rule but a filter of system calls allows."""
     if platform.machine() != "x86_64":
         return ""
-    code = "print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as child:
+    try:
+        child = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)  # noqa: S607 - any will do
+    except OSError:  # nothing to try it on
+        return ""
+    with child:
         try:
-            assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-            child.stdout.readline()
             ptrace.operate(child.pid, lambda _thread: None)
         except (SpectraceError, OSError) as error:
             return str(error)
@@ -303,13 +306,10 @@ def _package_folders(
     with suppress(OSError):
         prefixes.append(str((proc / str(pid) / "exe").readlink().parents[1]))
     for prefix in filter(None, prefixes):
-        for library in ("lib", "lib64", "local/lib"):
-            for kind in ("site-packages", "dist-packages"):
-                with suppress(OSError):
-                    for folder in sorted(
-                        root.glob(f"{prefix.lstrip('/')}/{library}/python3*/{kind}")
-                    ):
-                        yield f"/{folder.relative_to(root)}"
+        for pattern in _PACKAGE_FOLDERS:
+            with suppress(OSError):
+                for folder in sorted((root / prefix.lstrip("/")).glob(pattern)):
+                    yield f"/{folder.relative_to(root)}"
 
 
 def _has_folder(command: tuple[str, ...]) -> bool:

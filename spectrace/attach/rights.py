@@ -96,7 +96,7 @@ def _more_rights(machine: Machine, process: Process) -> Obstacle | None:
         return None
     why = "the kernel refuses though the process is yours: it has more rights than you"
     return Obstacle(
-        f"{why} (capabilities, or a program that its users may not read)",
+        f"{why} (capabilities, another group, or a program that its users may not read)",
         _as_root(machine, process),
     )
 

@@ -151,7 +151,7 @@ def test_without_asking_the_kernel_the_settings_alone_decide() -> None:
             "Python",
             State.FAIL,
             "is no Python process",
-            "usual build",
+            "",
         ),
         (
             {"interpreter": Interpreter(file="/py", version=(3, 9))},
