@@ -90,7 +90,8 @@ def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Pa
     except OSError as error:
         raise SpectraceError(
             f"The ring file {path} cannot be made ({error.strerror}): "
-            f"{SHARED_MEMORY} of the server must be writable for you."
+            f"{SHARED_MEMORY} of the server must be there and writable for you; "
+            f"`spectrace doctor {rank.pid}` says what mends it."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
