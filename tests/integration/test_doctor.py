@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spectrace.attach import inject, leave, ring_file
-from spectrace.attach.checks import State
+from spectrace.attach.check import State
 from spectrace.attach.handle import Options
 from spectrace.cli.doctor import Section, examined
 from spectrace.cli.main import app

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spectrace.attach import checks
-from spectrace.attach.checks import Check, State
+from spectrace.attach import checks, engine_checks
+from spectrace.attach.check import Check, State, merged
 from spectrace.attach.facts import Interpreter, Machine, Process, Ring, SharedMemory
 
 USER = Machine(processor="x86_64", uid=1000, user="ann", may_trace_others=False)
@@ -44,6 +44,11 @@ def with_(base: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(base, **changes)
 
 
+def all_of(process: Process) -> list[Check]:
+    """What is checked of a rank, by its user."""
+    return checks.of_process(USER, process) + engine_checks.of_rank(process)
+
+
 def named(found: list[Check], name: str) -> Check:
     """The only check of that name."""
     (check,) = (check for check in found if check.name == name)
@@ -52,7 +57,7 @@ def named(found: list[Check], name: str) -> Check:
 
 def test_nothing_is_wrong_with_what_is_well() -> None:
     """Every check of such a rank is fine, and none says what would mend it."""
-    found = checks.of_process(USER, WELL)
+    found = all_of(WELL)
     assert [check.name for check in found if check.state is not State.OK] == []
     assert [check.mend for check in found if check.mend] == []
     assert named(found, "torch").found == "2.14.1, CUDA build"
@@ -272,7 +277,7 @@ def test_each_broken_situation_names_its_cause(
     changes: dict[str, Any], name: str, state: State, found: str, mend: str
 ) -> None:
     """One thing is wrong: its check says what, and with which command or setting it is mended."""
-    check = named(checks.of_process(USER, with_(WELL, **changes)), name)
+    check = named(all_of(with_(WELL, **changes)), name)
     assert check.state is state
     assert found in check.found
     assert mend in check.mend
@@ -342,7 +347,7 @@ def test_what_the_ranks_have_in_common_is_said_once() -> None:
         "TP1": checks.of_process(USER, taken),
         "TP2": checks.of_process(USER, WELL),
     }
-    found = checks.merged(by_rank)
+    found = merged(by_rank)
     assert [(check.name, check.state, check.ranks) for check in found[:4]] == [
         ("process", State.OK, ()),
         ("rights", State.OK, ()),
@@ -384,6 +389,6 @@ def test_speculation_and_scheduler_are_read_from_the_command_line(
     words: str, speculation: str, scheduler: str
 ) -> None:
     """Options in two words or with an equals sign, in any of their spellings."""
-    found = checks.of_command(("python", "-m", "sglang.launch_server", *words.split()))
+    found = engine_checks.of_command(("python", "-m", "sglang.launch_server", *words.split()))
     assert named(found, "speculation").found == speculation
     assert scheduler in named(found, "scheduler").found

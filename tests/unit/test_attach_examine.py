@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach import checks, examine
-from spectrace.attach.checks import Check, State
+from spectrace.attach import checks, engine_checks, examine
+from spectrace.attach.check import Check, State
 from spectrace.attach.ring_file import SHARED_MEMORY
 
 PID = 71
@@ -59,6 +59,7 @@ class CopyOfProc:
         machine = examine.machine(self.folder)
         process = examine.process(PID, rank="TP0", proc=self.folder)
         found = [*checks.of_machine(machine), *checks.of_process(machine, process)]
+        found += engine_checks.of_rank(process)
         return {check.name: check for check in found}
 
 
