@@ -132,7 +132,7 @@ def remove(path: Path, inode: int | None = None) -> None:
         if inode is None or path.lstat().st_ino == inode:
             path.unlink()
     except FileNotFoundError:
-        if path.parts[1] == "proc":  # the way to it went with its process
+        if path.parts[1:2] == ("proc",):  # the way to it went with its process
             sweep()
     except OSError as error:
         raise SpectraceError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,39 @@ def test_own_processes_need_no_more_rights() -> None:
     yama = Path("/proc/sys/kernel/yama/ptrace_scope")
     restricted = yama.exists() and yama.read_text("ascii").strip() != "0"
     assert rights is (State.FAIL if restricted else State.OK)
+
+
+# A filter by which the kernel refuses ptrace with EPERM, as in a container's profile.
+FILTERED = """
+import ctypes, struct, sys
+from spectrace.cli.main import main
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
+steps = [(LOAD, 0, 0, 0), (EQUAL, 0, 1, 101)]
+steps += [(RETURN, 0, 0, 0x00050001), (RETURN, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
+program = struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.c_char_p(program)) == 0
+main()
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter has x86-64's numbers")
+def test_filter_of_system_calls_is_named() -> None:
+    """As a container's profile forbids ptrace, with the option that allows it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FILTERED, "doctor", str(os.getpid()), "--json"],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    machine, process = msgspec.json.decode(done.stdout, type=list[Section])
+    assert done.returncode == 1
+    rights = next(check for check in machine.checks if check.name == "rights")
+    assert rights.state is State.FAIL
+    assert "ptrace is forbidden here" in rights.found
+    assert "--security-opt seccomp=unconfined" in rights.mend
+    assert process.of == f"process {os.getpid()}"
 
 
 def test_without_a_process_every_server_is_looked_at() -> None:
