@@ -79,18 +79,13 @@ def put_in(
 
 def _check_content(pid: int, interpreter: Interpreter) -> None:
     """Makes sure that the files we looked into are what the process has in its memory."""
-    for name, address in interpreter.functions.items():
-        content = interpreter.content[name]
-        try:
-            same = ptrace.read_memory(pid, address, len(content)) == content
-        except OSError:
-            same = False
-        if not same:
-            raise SpectraceError(
-                f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
-                "Python was replaced since the server started, or a debugger has changed it; "
-                "restart the server to attach to it."
-            )
+    name = elf.changed(pid, interpreter)
+    if name:
+        raise SpectraceError(
+            f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
+            "Python was replaced since the server started, or a debugger has changed it; "
+            "restart the server to attach to it."
+        )
 
 
 def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ MODES = {
     TimingMode.DEVICE: Mode.DEVICE,
     TimingMode.SYNC: Mode.SYNC,
 }
+_REPLICA = re.compile(r" ?\bDP\d+")
 _MEASURED_S = 0.25
 _AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
 
@@ -60,7 +62,7 @@ def switch(
         take_control: Also where several spectraces read, of which one controls.
 
     Returns:
-        One entry for each group of ranks.
+        One entry for all ranks that step together.
 
     Raises:
         SpectraceError: A rank is not traced, or several read it; none is asked then.
@@ -70,10 +72,30 @@ def switch(
             _refuse_over_heads(run, *rings[0])
         before = {rank.name: ring.word(Word.CYCLES) for rank, ring in rings}
         sleep(_MEASURED_S)
+        step = in_step([rank.name for rank in run.ranks])
         groups: dict[str, list[tuple[Rank, RingView]]] = {}
         for rank, ring in rings:
-            groups.setdefault(group_of(rank.name), []).append((rank, ring))
+            groups.setdefault(step[rank.name], []).append((rank, ring))
         return [_switch_group(members, before, MODES[mode]) for members in groups.values()]
+
+
+def in_step(ranks: list[str]) -> dict[str, str]:
+    """What the ranks of a server that begin each cycle together have in common, by rank.
+
+    The replicas of a server step each for itself, and each numbers its TP ranks from 0. With
+    DP attention (`--enable-dp-attention`) all wait for each other, and SGLang numbers the TP
+    ranks through all replicas.
+
+    Args:
+        ranks: Names of all its ranks.
+    """
+    engines = {rank: _REPLICA.sub("", group_of(rank)) for rank in ranks}
+    together = {}
+    for rank, engine in engines.items():
+        within = [_REPLICA.sub("", other) for other in ranks if engines[other] == engine]
+        numbered_through = len(set(within)) == len(within)
+        together[rank] = engine if numbered_through else group_of(rank)
+    return together
 
 
 def _switch_group(

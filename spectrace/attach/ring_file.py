@@ -97,7 +97,8 @@ def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Pa
     except OSError as error:
         raise SpectraceError(
             f"The ring file {path} cannot be made ({error.strerror}): "
-            f"{SHARED_MEMORY} of the server must be writable for you."
+            f"{SHARED_MEMORY} of the server must be there and writable for you; "
+            f"`spectrace doctor {rank.pid}` says what mends it."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -138,7 +139,7 @@ def remove(path: Path, inode: int | None = None) -> None:
         if inode is None or path.lstat().st_ino == inode:
             path.unlink()
     except FileNotFoundError:
-        if path.parts[1] == "proc":  # the way to it went with its process
+        if path.parts[1:2] == ("proc",):  # the way to it went with its process
             sweep()
     except OSError as error:
         raise SpectraceError(

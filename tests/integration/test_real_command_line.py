@@ -114,6 +114,20 @@ def test_status_lists_the_server_and_who_traces_it(loaded: Served) -> None:
     assert str(process.pid) in done.stdout
 
 
+def test_doctor_finds_nothing_that_keeps_attach_out(served: Served) -> None:
+    """It tells the release, torch, the device and the options of a server that it never touches."""
+    done = run("doctor", str(served.server.pid), "--json")
+    assert done.returncode == 0, done.stdout
+    _, server = json.loads(done.stdout)
+    found = {check["name"]: check for check in server["checks"]}
+    assert found["SGLang"]["found"].startswith("0.5.23, in the engine table")
+    assert found["torch"]["found"].endswith(", CPU build")
+    assert (found["device"]["state"], found["device"]["ranks"]) == ("warn", [])
+    assert found["speculation"]["found"] == "EAGLE3, steps 5, top-k 1, draft tokens 6"
+    assert f"TP {served.ranks}" in found["scheduler"]["found"]
+    assert no_ring_left(served.server.scheduler_pids())
+
+
 def test_killing_the_tracer_leaves_the_server_and_the_next_one_takes_over(loaded: Served) -> None:
     """After SIGKILL requests go on, and the next attach finds the probe and leaves nothing."""
     process = start("attach", str(loaded.server.pid))

@@ -62,6 +62,23 @@ def test_all_ranks_of_a_group_are_given_the_same_cycle(rings: dict[str, RingWrit
     assert [switch.ranks for switch in switches] == [NAMES[:2], NAMES[2:]]
 
 
+@pytest.mark.parametrize(
+    ("names", "together"),
+    [
+        (["TP0", "TP1"], 1),
+        (["PP0 TP0", "PP1 TP0"], 1),
+        (["DP0", "DP1"], 2),
+        (["DP0 TP0", "DP0 TP1", "DP1 TP0", "DP1 TP1"], 2),
+        (["DP0 TP0", "DP0 TP1", "DP1 TP2", "DP1 TP3"], 1),
+        (["TP0", "ENGINE2 TP0"], 2),
+        (["DP0 TP0", "DP1 TP1", "ENGINE2 DP0", "ENGINE2 DP1"], 3),
+    ],
+)
+def test_replicas_step_together_with_dp_attention_alone(names: list[str], together: int) -> None:
+    """Then their TP ranks are numbered through; two engines never step together."""
+    assert len(set(modes.in_step(names).values())) == together
+
+
 def test_a_fast_server_is_given_a_second(rings: dict[str, RingWriter]) -> None:
     """At 400 cycles a second the switch lies 400 cycles ahead."""
 
