@@ -23,10 +23,13 @@ PROBE_MODULES = (
     "recorder",
     "hooks",
     "engines.sglang",
+    "engines.sglang_releases",
+    "older",
     "tracer",
 )
 
-LATE_MODULES = ("clock", "timers", "ranges")  # of no use to a server on a CPU without a tool
+# Of no use to a server on a CPU without a tool, to one of a new release, or before it is armed.
+LATE_MODULES = ("clock", "timers", "ranges", "engines.sglang_releases", "older")
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0

@@ -80,11 +80,15 @@ class Graph:
         """Replays it."""
 
 
-class TargetWorker:
+class TpModelWorker:
     """Has the target model."""
 
     def __init__(self) -> None:
         self.model_runner = ModelRunner()
+
+    def forward_batch_generation(self, _batch: Batch | None = None) -> None:
+        """Runs it."""
+        self.model_runner.forward()
 
 
 class DraftWorker:
@@ -125,9 +129,9 @@ class EAGLEWorkerV2:
     topk = 1
     speculative_num_draft_tokens = 6
 
-    def __init__(self) -> None:
+    def __init__(self, target_worker: TpModelWorker) -> None:
         self.draft_worker = DraftWorker()
-        self.target_worker = TargetWorker()
+        self.target_worker = target_worker
 
     def use_graphs(self, padded: int) -> None:
         """From now on everything runs as a graph made for so many requests."""
@@ -139,15 +143,15 @@ class EAGLEWorkerV2:
     def verify(self) -> None:
         """Calls what the real one looks up in its module."""
         common: Any = sys.modules[COMMON]
-        common.eagle_prepare_for_verify()
-        self.target_worker.model_runner.forward()
+        self.target_worker.forward_batch_generation()
         common.eagle_sample()
 
-    def _forward_prefill_batch(self) -> None:
-        self.draft_worker._draft_extend_for_prefill()
-
-    def cycle(self) -> None:
-        """One decode."""
+    def forward_batch_generation(self, batch: Batch) -> None:
+        """One prefill or one decode."""
+        if batch.forward_mode == ForwardMode.EXTEND:
+            self.target_worker.forward_batch_generation(batch)
+            self.draft_worker._draft_extend_for_prefill()
+            return
         self.draft_worker.draft()
         self.verify()
         self.draft_worker._draft_extend_for_decode()
@@ -169,7 +173,8 @@ class Scheduler:
     """Runs batches without overlap."""
 
     def __init__(self) -> None:
-        self.model_worker = EAGLEWorkerV2()
+        self.tp_worker = TpModelWorker()
+        self.model_worker = EAGLEWorkerV2(self.tp_worker)
         self.batch_result_processor = Processor()
         self.forward_ct = 0
         self.idle_calls = 0
@@ -180,9 +185,8 @@ class Scheduler:
         """One cycle; every request gets 2 correct drafts."""
         self.forward_ct += 1
         batch.forward_iter = self.forward_ct
-        self.model_worker.cycle()
-        runner = getattr(self.model_worker, "target_worker", TargetWorker()).model_runner
-        as_graph = runner.decode_cuda_graph_runner is not None
+        self.model_worker.forward_batch_generation(batch)
+        as_graph = self.tp_worker.model_runner.decode_cuda_graph_runner is not None
         return Result([2] * len(batch.reqs), can_run_cuda_graph=as_graph)
 
     def process_batch_result(self, batch: Batch, result: Result) -> None:
@@ -201,10 +205,6 @@ class Scheduler:
 COMMON = "sglang.srt.speculative.eagle_worker_common"
 
 
-def prepare(*_: Any) -> None:
-    """Stands for eagle_prepare_for_verify."""
-
-
 def sample(*_: Any) -> None:
     """Stands for eagle_sample."""
 
@@ -216,7 +216,6 @@ def installed() -> Iterator[type[Scheduler]]:
     modules: dict[str, Any] = {name: ModuleType(name) for name in names}
     modules["sglang"].__version__ = "0.5.23"
     modules[engine.SCHEDULER_MODULE].Scheduler = Scheduler
-    modules[COMMON].eagle_prepare_for_verify = prepare
     modules[COMMON].eagle_sample = sample
     sys.modules.update(modules)
     yield Scheduler
