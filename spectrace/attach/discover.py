@@ -8,10 +8,13 @@ import os
 import re
 import socket
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import psutil
 
 from spectrace.attach import elf, loops, procfs
@@ -21,6 +24,7 @@ from spectrace.model import Rank, Run
 
 _SCHEDULER = re.compile(r"sglang::scheduler(?:_(.*))?")
 _RANK_PART = re.compile(r"[A-Z]+(?:_[A-Z]+)*\d+")
+_LATER_ENGINE = re.compile(r"ENGINE(\d+) ")
 _PYTHON = re.compile(r"python[\d.]*t?")
 _SERVER_MODULE = re.compile(r"sglang\.(?:launch_server|srt\..+)")
 _OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # of the interpreter
@@ -37,6 +41,7 @@ class _Process:
     parent: int
     command: tuple[str, ...]
     loop: Loop | None = None
+    began: int = 0  # in clock ticks since boot
 
     @property
     def rank(self) -> str | None:
@@ -53,13 +58,14 @@ class _Process:
 _Table = dict[int, _Process]
 
 
-def find_by_pid(pid: int) -> Run:
+def find_by_pid(pid: int, *, check_rights: bool = True) -> Run:
     """Finds the server that a process belongs to.
 
     Args:
         pid: Any process of the server: the one that started it, a scheduler, the
             detokenizer, or the program that holds `sglang.Engine`; or a process with a
             `spectrace.loop.Tracer`.
+        check_rights: Refuse a server whose ranks we may not look into.
 
     Returns:
         The server with all its ranks.
@@ -81,7 +87,7 @@ def find_by_pid(pid: int) -> Run:
     if root is None:
         raise _why_not(pid, table, roots)
     run = _run(root, table, roots)
-    for rank in run.ranks:
+    for rank in run.ranks if check_rights else ():
         procfs.require_rights(rank.pid)
     return run
 
@@ -128,11 +134,37 @@ def list_runs() -> list[Run]:
     return [run for run in runs if run is not None]
 
 
+def again(run: Run) -> Run:
+    """Looks for ranks that a server has got since: loaded later, or of a second engine.
+
+    Only the processes below the server are looked at: to be called every few seconds.
+
+    Args:
+        run: The server, as it was found.
+
+    Returns:
+        The same run. All ranks that it had stand first, under their names, also those that
+        have ended; new ones follow. The very `run` where there are none.
+
+    Raises:
+        SpectraceError: The server has ended.
+    """
+    if _run_id(run.server_pid) != run.run_id:
+        raise procfs.no_such_process(run.server_pid)
+    table = _processes(_below(run.server_pid))
+    roots = _roots(table)
+    known = {rank.pid for rank in run.ranks}
+    new = [pid for pid in _pids_of(run.server_pid, roots) if pid not in known]
+    if not new:
+        return run
+    return msgspec.structs.replace(run, ranks=_ranks(new, table, run.ranks))
+
+
 def rank_name(title: str) -> str | None:
     """The rank's name by its process title, None if it is no scheduler.
 
     SGLang leaves out of the title what there is only one of, so that a server with a single
-    scheduler has a bare title.
+    scheduler has a bare title (0.4 named `TP0` always).
     """
     found = _SCHEDULER.fullmatch(title)
     if found is None:
@@ -143,16 +175,35 @@ def rank_name(title: str) -> str | None:
 # The tree of processes.
 
 
-def _processes() -> _Table:
-    processes = (_process(pid) for pid in psutil.pids())
+def _processes(pids: Iterable[int] | None = None) -> _Table:
+    """Those of the given processes that can be seen; all of them by default."""
+    processes = (_process(pid) for pid in (psutil.pids() if pids is None else pids))
     return {process.pid: process for process in processes if process is not None}
 
 
 def _process(pid: int) -> _Process | None:
     try:
-        return _Process(pid, procfs.parent(pid), procfs.command(pid), loops.loop_in(pid))
+        return _Process(
+            pid,
+            procfs.parent(pid),
+            procfs.command(pid),
+            loops.loop_in(pid),
+            procfs.start_ticks(pid),
+        )
     except (SpectraceError, OSError):  # ended while we looked, or hidden from us
         return None
+
+
+def _below(root: int) -> list[int]:
+    """A process and all below it."""
+    below: dict[int, list[int]] = {}
+    for pid in psutil.pids():
+        with suppress(SpectraceError, OSError):  # ended while we looked, or hidden from us
+            below.setdefault(procfs.parent(pid), []).append(pid)
+    line = [root]
+    for pid in line:
+        line += below.get(pid, [])
+    return line
 
 
 def _roots(table: _Table) -> dict[int, int]:
@@ -219,14 +270,17 @@ def _line(pid: int, table: _Table) -> list[int]:
 
 
 def _is_starting(process: _Process) -> bool:
-    """Whether it runs SGLang's server, told by whole words of its command line.
+    """Whether it runs SGLang's server, also as what SGLang has given a title."""
+    return process.title.startswith("sglang::") or is_server(process.command)
 
-    `python -m sglang.launch_server`, `sglang serve`, and what SGLang has given a title;
-    not what only names a file or module of SGLang, such as an editor.
+
+def is_server(command: tuple[str, ...]) -> bool:
+    """Whether a command line starts SGLang's server, told by whole words.
+
+    `python -m sglang.launch_server`, `sglang serve`; not what only names a file or module of
+    SGLang, such as an editor.
     """
-    if process.title.startswith("sglang::"):
-        return True
-    program, *words = process.command or ("",)
+    program, *words = command or ("",)
     if _PYTHON.fullmatch(program.rpartition("/")[2]) is None:
         return False
     while words and words[0].startswith("-") and words[0] not in ("-c", "-m", "-"):
@@ -278,27 +332,52 @@ def _run_if_there(root: int, table: _Table, roots: dict[int, int]) -> Run | None
 
 
 def _run(root: int, table: _Table, roots: dict[int, int]) -> Run:
-    ranks = [
-        Rank(name=table[pid].rank or "", pid=pid)
-        for pid, its_root in roots.items()
-        if its_root == root
-    ]
     unix_ns, monotonic_ns = _anchor()
     return Run(
         run_id=_run_id(root),
         host=socket.gethostname(),
         server_pid=root,
         command=table[root].command,
-        ranks=tuple(sorted(ranks, key=lambda rank: _natural(rank.name))),
+        ranks=_ranks(_pids_of(root, roots), table),
         anchor_unix_ns=unix_ns,
         anchor_monotonic_ns=monotonic_ns,
     )
+
+
+def _pids_of(root: int, roots: dict[int, int]) -> list[int]:
+    """The schedulers below a root."""
+    return [pid for pid, its_root in roots.items() if its_root == root]
+
+
+def _ranks(pids: Iterable[int], table: _Table, known: tuple[Rank, ...] = ()) -> tuple[Rank, ...]:
+    """The known ranks as they are, and the processes as ranks behind them.
+
+    A program may hold several engines, or start one again: then a title comes twice, and the
+    later process has the engine's number before its name.
+    """
+    names = {rank.name for rank in known}
+    new = []
+    for process in sorted((table[pid] for pid in pids), key=lambda one: (one.began, one.pid)):
+        title = name = process.rank or ""
+        engine = 1
+        while name in names:
+            engine += 1
+            name = f"ENGINE{engine} {title}"
+        names.add(name)
+        new.append(Rank(name=name, pid=process.pid))
+    return known + tuple(sorted(new, key=lambda rank: _order(rank.name)))
 
 
 def _run_id(root: int) -> str:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     identity = f"{boot} {root} {procfs.start_ticks(root)}"
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def _order(name: str) -> tuple[int, list[tuple[str, int]]]:
+    """Sorts by engine, then by rank."""
+    engine = _LATER_ENGINE.match(name)
+    return int(engine[1]) if engine else 1, _natural(name)
 
 
 def _natural(name: str) -> list[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import BinaryIO
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.hash import ELFHashSection, GNUHashSection
+from elftools.elf.sections import Symbol as Entry
+from elftools.elf.sections import SymbolTableSection
 
 from spectrace.attach import procfs
 from spectrace.errors import SpectraceError
@@ -102,10 +105,24 @@ def interpreter(pid: int) -> Interpreter:
             continue
         python = _symbols(pid, module, executable, PYTHON_FUNCTIONS)
         if python is not None:
-            return _described(pid, module, executable, python, _libc(pid, mapped))
+            return _described(pid, module, executable, python, _libc(pid, mapped, executable))
+    if _looks_like_python(executable, mapped):
+        raise SpectraceError(
+            f"Process {pid} runs Python ({executable}), but neither that file nor a libpython "
+            "names the interpreter's functions (a static build that was stripped): it cannot be "
+            "attached to. Run the server with a Python that exports them, as those of python.org, "
+            "Debian, conda and uv do."
+        )
     raise SpectraceError(
         f"Process {pid} is no Python process (its files export no interpreter): give the process "
         "id of the SGLang server, or --url; `spectrace status` lists the servers."
+    )
+
+
+def _looks_like_python(executable: str, mapped: list[Mapped]) -> bool:
+    """Whether it is one by the name of its executable, or by the modules that it has loaded."""
+    return _PYTHON.match(executable.rpartition("/")[2]) is not None or any(
+        "/lib-dynload/" in module.name for module in mapped
     )
 
 
@@ -122,6 +139,39 @@ def is_python(pid: int) -> bool:
         for module in mapped
         if module.name == executable or module.name.rpartition("/")[2].startswith("libpython")
     )
+
+
+def changed(pid: int, interpreter: Interpreter) -> str:
+    """The function of which a process has something else in its memory than its file says.
+
+    Args:
+        pid: The process.
+        interpreter: Its Python.
+
+    Returns:
+        The function's name, empty where all are as they should be.
+
+    Raises:
+        SpectraceError: No such process, or we may not look into it.
+    """
+    try:
+        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+            for name, address in interpreter.functions.items():
+                content = interpreter.content[name]
+                if _read_at(memory.fileno(), address, len(content)) != content:
+                    return name
+    except FileNotFoundError:
+        raise procfs.no_such_process(pid) from None
+    except PermissionError:
+        raise procfs.may_not_look_into(pid) from None
+    return ""
+
+
+def _read_at(descriptor: int, address: int, size: int) -> bytes:
+    try:
+        return os.pread(descriptor, size, address)
+    except OSError:  # nothing stands there
+        return b""
 
 
 def _described(
@@ -148,15 +198,17 @@ def _described(
     )
 
 
-def _libc(pid: int, mapped: list[Mapped]) -> dict[str, tuple[int, bytes]]:
-    for module in mapped:
-        if _LIBC.fullmatch(module.name.rpartition("/")[2]):
-            found = _symbols(pid, module, "", LIBC_FUNCTIONS)
-            if found is not None:
-                return found
+def _libc(pid: int, mapped: list[Mapped], executable: str) -> dict[str, tuple[int, bytes]]:
+    """The functions of the C library: of a shared one, else those linked into the executable."""
+    shared = [module for module in mapped if _LIBC.fullmatch(module.name.rpartition("/")[2])]
+    for module in shared or [module for module in mapped if module.name == executable]:
+        found = _symbols(pid, module, executable, LIBC_FUNCTIONS)
+        if found is not None:
+            return found
     raise SpectraceError(
-        f"Process {pid} has no libc that spectrace knows (glibc or musl, as a shared library): "
-        "it cannot be attached to; a Python that is linked with a C library as usual can."
+        f"Process {pid} has no C library in which spectrace finds mmap (glibc or musl, shared, or "
+        "linked in with its symbols): it cannot be attached to; run the server with a Python that "
+        "is linked with a shared C library as usual."
     )
 
 
@@ -191,26 +243,32 @@ def _paths(pid: int, module: Mapped, executable: str) -> Iterator[Path]:
     """Where the file can be opened from here, the surest way first."""
     if module.name == executable:
         yield Path(f"/proc/{pid}/exe")
-    if module.name.endswith(_DELETED):
-        # Only root may open these, and they lead to a file that has been replaced since.
-        yield Path(f"/proc/{pid}/map_files/{module.start:x}-{module.end:x}")
-    else:
+    if not module.name.endswith(_DELETED):
         yield Path(f"/proc/{pid}/root{module.name}")
+    # Only root may open these. They lead also to a file that has been replaced since, and to
+    # those of a process with another root, which we see under longer names than it does.
+    yield Path(f"/proc/{pid}/map_files/{module.start:x}-{module.end:x}")
+    if not module.name.endswith(_DELETED):
+        yield Path(module.name)
 
 
 def _symbols(
     pid: int, module: Mapped, executable: str, names: tuple[str, ...]
 ) -> dict[str, tuple[int, bytes]] | None:
     """Address in the process and first bytes of each symbol; None unless all are there."""
+    looked_into = set()
     for path in _paths(pid, module, executable):
         try:
             status = path.stat()
             key = (status.st_dev, status.st_ino, status.st_mtime_ns)
+            if key in looked_into:
+                continue
+            looked_into.add(key)
             found, bias = _lookup(path, key, module.offset, names)
         except (OSError, ELFError, ValueError):
             continue
         if len(found) < len(names):
-            return None
+            continue
         start = 0 if bias is None else module.start - bias
         return {name: (start + symbol.value, symbol.content) for name, symbol in found.items()}
     return None
@@ -230,14 +288,25 @@ def _lookup(
     """
     with path.open("rb") as file:
         elf = ELFFile(file)
-        table = _hash_table(elf)
         found: dict[str, Symbol] = {}
         for name in names:
-            symbol = table.get_symbol(name) if table else None
-            if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF":
-                value = int(symbol["st_value"])
-                found[name] = Symbol(value, _content(elf, file, value))
+            symbol = _entry(elf, name)
+            if symbol is None:
+                break  # all or none
+            value = int(symbol["st_value"])
+            found[name] = Symbol(value, _content(elf, file, value))
         return found, None if elf["e_type"] == "ET_EXEC" else _linked_at(elf, offset)
+
+
+def _entry(elf: ELFFile, name: str) -> Entry | None:
+    """What a file says of a function that is in it: to the linker, else only to debuggers."""
+    exported = _hash_table(elf)
+    symbol = exported.get_symbol(name) if exported else None
+    if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF":
+        return symbol
+    table = elf.get_section_by_name(".symtab")
+    named = table.get_symbol_by_name(name) if isinstance(table, SymbolTableSection) else None
+    return next((one for one in named or () if one["st_shndx"] != "SHN_UNDEF"), None)
 
 
 def _hash_table(elf: ELFFile) -> ELFHashSection | GNUHashSection | None:

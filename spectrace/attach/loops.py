@@ -53,7 +53,9 @@ def is_of_a_loop(ring: RingView) -> bool:
 
 def wake(pid: int, ring: RingView) -> None:
     """Says that the loop is about to be traced; it will be once JOINS has grown."""
-    ring.set_word(Word.TARGET_PID, pid)  # the loop may know itself by another number
+    # The loop may know itself by another number.
+    ring.set_word(Word.TARGET_PID, pid)
+    ring.set_word(Word.PID_NAMESPACE, procfs.pid_namespace())
     if ring.word(Word.STATE) != State.TRACING:
         ring.set_word(Word.STATE, State.ARMED)
 

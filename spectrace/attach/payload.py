@@ -17,6 +17,7 @@ PROBE_MODULES = (
     "bootstrap",
     "layout",
     "ring",
+    "faults",
     "clock",
     "timers",
     "ranges",
@@ -28,8 +29,9 @@ PROBE_MODULES = (
     "tracer",
 )
 
-# Of no use to a server on a CPU without a tool, to one of a new release, or before it is armed.
-LATE_MODULES = ("clock", "timers", "ranges", "engines.sglang_releases", "older")
+# Of no use to a server on a CPU without a tool, to one of a new release, while nothing goes
+# wrong, or before the probe is armed.
+LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_releases", "older")
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0

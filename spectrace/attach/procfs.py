@@ -1,4 +1,7 @@
-"""What /proc says about a process: parent, title, owner, start time, tracer."""
+"""What /proc says about a process: parent, title, owner, start time, tracer, namespaces.
+
+Where a function takes `proc`, that is the folder to read: a test may supply a copy.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from pathlib import Path
 
 from spectrace.errors import SpectraceError
 
+PROC = Path("/proc")
 _CAP_SYS_PTRACE = 19
 
 
-def _read(pid: int | str, name: str) -> bytes:
+def _read(pid: int | str, name: str, proc: Path = PROC) -> bytes:
     try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
+        return (proc / str(pid) / name).read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         raise no_such_process(pid) from None
 
@@ -26,18 +30,18 @@ def no_such_process(pid: int | str) -> SpectraceError:
     )
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int, proc: Path = PROC) -> list[str]:
     """The fields of /proc/PID/stat from the third one on; the name before may hold spaces."""
-    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+    return _read(pid, "stat", proc).decode(errors="replace").rpartition(")")[2].split()
 
 
-def parent(pid: int) -> int:
+def parent(pid: int, proc: Path = PROC) -> int:
     """Process id of the parent, 0 for the first process.
 
     Raises:
         SpectraceError: There is no such process.
     """
-    return int(_stat(pid)[1])
+    return int(_stat(pid, proc)[1])
 
 
 def start_ticks(pid: int) -> int:
@@ -66,23 +70,23 @@ def has_mapped(pid: int, file_name: str) -> bool:
         return False
 
 
-def command(pid: int) -> tuple[str, ...]:
+def command(pid: int, proc: Path = PROC) -> tuple[str, ...]:
     """The command line; a process that set a title has that as its first word.
 
     Raises:
         SpectraceError: There is no such process.
     """
-    text = _read(pid, "cmdline").decode(errors="replace").rstrip("\0")
+    text = _read(pid, "cmdline", proc).decode(errors="replace").rstrip("\0")
     return tuple(text.split("\0")) if text else ()
 
 
-def status(pid: int | str) -> dict[str, str]:
+def status(pid: int | str, proc: Path = PROC) -> dict[str, str]:
     """The lines of /proc/PID/status by name.
 
     Raises:
         SpectraceError: There is no such process.
     """
-    lines = _read(pid, "status").decode(errors="replace").splitlines()
+    lines = _read(pid, "status", proc).decode(errors="replace").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
@@ -113,9 +117,9 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def may_trace_others() -> bool:
+def may_trace_others(proc: Path = PROC) -> bool:
     """Whether this process has CAP_SYS_PTRACE."""
-    return bool(int(status("self")["CapEff"], 16) >> _CAP_SYS_PTRACE & 1)
+    return bool(int(status("self", proc)["CapEff"], 16) >> _CAP_SYS_PTRACE & 1)
 
 
 def require_rights(pid: int) -> None:
@@ -130,6 +134,11 @@ def require_rights(pid: int) -> None:
             f"Process {pid} belongs to user {user_name(uid)}, and you are "
             f"{user_name(os.geteuid())}: run spectrace as {user_name(uid)} or with sudo."
         )
+
+
+def pid_namespace() -> int:
+    """The number of the PID namespace that we are in: who has the same means the same ids."""
+    return Path("/proc/self/ns/pid").stat().st_ino
 
 
 def shares_files(pid: int) -> bool:
@@ -154,8 +163,21 @@ def shares_processes(pid: int) -> bool:
     Raises:
         SpectraceError: There is no such process, or we may not look into it.
     """
+    return _shares(pid, "pid")
+
+
+def shares_users(pid: int) -> bool:
+    """Whether user ids mean the same to the process as to us.
+
+    Raises:
+        SpectraceError: There is no such process, or we may not look into it.
+    """
+    return _shares(pid, "user")
+
+
+def _shares(pid: int, namespace: str) -> bool:
     try:
-        return Path(f"/proc/{pid}/ns/pid").samefile("/proc/self/ns/pid")
+        return Path(f"/proc/{pid}/ns/{namespace}").samefile(f"/proc/self/ns/{namespace}")
     except FileNotFoundError:
         raise no_such_process(pid) from None
     except PermissionError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from spectrace.attach import procfs
@@ -17,6 +20,7 @@ from spectrace.probe.layout import Word
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
 _WORD = struct.Struct("<Q")
+_libc = ctypes.CDLL(None)
 
 
 def name_in_target(pid: int) -> str:
@@ -60,6 +64,11 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
         SpectraceError: Shared memory is too small or not writable, or another spectrace
             has just made the file.
     """
+    with _as_owner(rank.pid):
+        return _create(rank, payload, units, words or {})
+
+
+def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Path:
     path = ring_path(rank.pid)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -67,7 +76,7 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
         try:
             _reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
             _write(descriptor, layout.CODE_OFFSET, payload)
-            _write_header(descriptor, {**_header(rank.pid, len(payload), units), **(words or {})})
+            _write_header(descriptor, {**_header(rank.pid, len(payload), units), **words})
             _write(descriptor, layout.PATH_OFFSET, name_in_target(rank.pid).encode() + b"\0")
             _give_to_owner(descriptor, rank.pid)
         finally:
@@ -120,9 +129,10 @@ def remove(path: Path, inode: int | None = None) -> None:
     """
     try:
         if inode is None or path.lstat().st_ino == inode:
-            path.unlink(missing_ok=True)
+            path.unlink()
     except FileNotFoundError:
-        return
+        if path.parts[1] == "proc":  # the way to it went with its process
+            sweep()
     except OSError as error:
         raise SpectraceError(
             f"The ring file {path} cannot be removed ({error.strerror}): remove it as its owner."
@@ -143,11 +153,12 @@ def _is_orphan(path: Path) -> bool:
     except (OSError, SpectraceError):  # not ours to judge
         return False
     try:
+        # Of a process that another PID namespace has numbered we cannot know whether it lives.
+        ours = view.word(Word.PID_NAMESPACE) == procfs.pid_namespace()
         pid, ticks = view.word(Word.TARGET_PID), view.word(Word.TARGET_START_TICKS)
     finally:
         view.close()
-    # In a container a spectrace numbers its processes otherwise than we do.
-    return procfs.shares_files(os.getpid()) and not procfs.is_alive(pid, ticks)
+    return ours and not procfs.is_alive(pid, ticks)
 
 
 def _removed(path: Path) -> bool:
@@ -172,6 +183,7 @@ def _header(pid: int, code_bytes: int, units: int) -> dict[int, int]:
         Word.CODE_BYTES: code_bytes,
         Word.TARGET_PID: pid,
         Word.TARGET_START_TICKS: procfs.start_ticks(pid),
+        Word.PID_NAMESPACE: procfs.pid_namespace(),
     }
 
 
@@ -181,10 +193,28 @@ def _write_header(descriptor: int, words: dict[int, int]) -> None:
     _write(descriptor, Word.MAGIC * _WORD.size, _WORD.pack(layout.MAGIC))
 
 
+@contextlib.contextmanager
+def _as_owner(pid: int) -> Iterator[None]:
+    """In a container with users of its own, root makes files as the owner of the process.
+
+    Root itself is nobody there, for whom the kernel makes no file.
+    """
+    if os.geteuid() or procfs.shares_users(pid):
+        yield
+        return
+    uid, gid = procfs.owner(pid)
+    own_gid, own_uid = _libc.setfsgid(gid), _libc.setfsuid(uid)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(own_uid)
+        _libc.setfsgid(own_gid)
+
+
 def _give_to_owner(descriptor: int, pid: int) -> None:
     os.fchmod(descriptor, 0o600)
     uid, gid = procfs.owner(pid)
-    if uid != os.geteuid():
+    if os.fstat(descriptor).st_uid != uid:
         os.fchown(descriptor, uid, gid)
 
 
@@ -205,18 +235,20 @@ def _reserve(descriptor: int, size: int) -> None:
 
 
 def _shared_memories() -> list[Path]:
-    """The shared memory of every mount namespace in which we see a process."""
-    folders = {_mount_namespace("self"): Path(SHARED_MEMORY)}
+    """The shared memory of every mount namespace, and of every root, in which a process is."""
+    folders = {_root_of("self"): Path(SHARED_MEMORY)}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            folders.setdefault(_mount_namespace(entry.name), entry / f"root{SHARED_MEMORY}")
-    folders.pop(0, None)
+            folders.setdefault(_root_of(entry.name), entry / f"root{SHARED_MEMORY}")
+    folders.pop(None, None)
     return list(folders.values())
 
 
-def _mount_namespace(pid: str) -> int:
-    """The number of the mount namespace, 0 where we may not know."""
+def _root_of(pid: str) -> tuple[int, int, int] | None:
+    """What tells the files that a process sees from others'; None where we may not know."""
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/ns/mnt").stat().st_ino
+        root = (process / "root").stat()
+        return (process / "ns/mnt").stat().st_ino, root.st_dev, root.st_ino
     except OSError:
-        return 0
+        return None

@@ -169,6 +169,7 @@ class _Traced:
         if self.controls:
             self.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
             self.view.set_word(Word.CONTROLLER_PID, os.getpid())
+            self.view.set_word(Word.LOST_RECORDS, self.reader.lost)
 
     def ask_after_loss(self) -> None:
         """Ids may have been among what was lost."""

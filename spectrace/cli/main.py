@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from spectrace import __version__
 from spectrace.cli.attach import attach
 from spectrace.cli.detach import detach
+from spectrace.cli.doctor import doctor
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
 from spectrace.cli.serve import serve
@@ -47,6 +48,7 @@ app.command()(attach)
 app.command()(detach)
 app.command()(mode)
 app.command()(status)
+app.command()(doctor)
 app.command()(serve)
 
 

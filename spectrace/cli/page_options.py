@@ -79,6 +79,7 @@ SampleEveryOption = Annotated[
     int,
     typer.Option(
         min=1,
+        max=1_000_000,
         metavar="N",
         help="Record every Nth cycle, by its number, and of the others only sums.",
         show_default=False,

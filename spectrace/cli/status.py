@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -10,26 +11,40 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from spectrace.attach import discover, procfs, ring_file
+from spectrace.attach import discover, ring_file
 from spectrace.attach.modes import MODES
+from spectrace.attach.ring_state import ASLEEP, controller_of, state_of, way_of
 from spectrace.cli import numbers
 from spectrace.cli.output import OutputConsole
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
-from spectrace.probe.layout import State, Word
+from spectrace.probe.layout import Word
 
-_STATES = {
-    State.EMPTY: "not started",
-    State.LOADED: "loaded",
-    State.ARMED: "armed",
-    State.TRACING: "traced",
-    State.DETACHED: "left",
-    State.FAILED: "failed",
-}
 _MODES = {number: mode.value for mode, number in MODES.items()}
-_NS_PER_S = 1e9
-_QUIET_S = 3.0  # a reader gives a sign of life many times a second
+
+
+class Losses(msgspec.Struct, frozen=True, kw_only=True):
+    """What is missing of a rank's cycles.
+
+    Attributes:
+        records: Overwritten before the reader came to them.
+        no_event: Device boundaries for which no event was free.
+        late_events: Those whose event never came.
+        capturing: Those met while a graph was being captured.
+        other_stream: Those met on another than the forward stream.
+    """
+
+    records: int
+    no_event: int
+    late_events: int
+    capturing: int
+    other_stream: int
+
+    @property
+    def boundaries(self) -> int:
+        """Device boundaries that are missing."""
+        return self.no_event + self.late_events + self.capturing + self.other_stream
 
 
 class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,23 +53,37 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: Name of the rank.
         pid: Its process.
-        state: `not traced`, `not started`, `loaded`, `armed`, `traced`, `left`, `failed`, or
-            why it cannot be told.
+        state: `not traced`, `not started`, `loaded`, `armed`, `traced`, `left`, `failed`,
+            `asleep` (a loop that traces itself while somebody reads), or why it cannot be told.
         controller_pid: Process that traces it, None where nobody does any more.
+        way: How the probe came in: `injected`, or `loop`; empty where nothing is there.
         cycles: Cycles recorded so far, None where nothing is there.
+        losses: What is missing of them, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
+        engine: Such as `sglang 0.5.23`; empty before the probe has said it.
+        untried: Why the engine table may not fit this release, a sentence; empty where it does.
+        missing: Functions that this release lacks, so that their phases are not seen.
+        error: What went wrong in the probe; empty if nothing did.
         no_device_timing: Why the device is not timed, a sentence; empty where it can be.
         nvtx: Whether ranges are made for other tools, and which way.
+        nvtx_error: Why they were switched off while the server ran; empty if they were not.
     """
 
     name: str
     pid: int
     state: str
     controller_pid: int | None = None
+    way: str = ""
     cycles: int | None = None
+    losses: Losses | None = None
     mode: str | None = None
+    engine: str = ""
+    untried: str = ""
+    missing: tuple[str, ...] = ()
+    error: str = ""
     no_device_timing: str = ""
     nvtx: str = ""
+    nvtx_error: str = ""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,37 +131,72 @@ def look_at(rank: Rank) -> RankStatus:
         return RankStatus(name=rank.name, pid=rank.pid, state=f"unknown: {reason}")
     try:
         return describe(rank, view, time.monotonic_ns())
+    except SpectraceError as error:  # ended meanwhile
+        return RankStatus(name=rank.name, pid=rank.pid, state=f"unknown: {error}")
     finally:
         view.close()
 
 
 def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
-    """The status in a mapped ring; `now_ns` is CLOCK_MONOTONIC."""
-    controller = view.word(Word.CONTROLLER_PID)
-    quiet_s = (now_ns - view.word(Word.HEARTBEAT_NS)) / _NS_PER_S
-    controlled = controller and quiet_s < _QUIET_S and procfs.is_alive(controller)
+    """The status in a mapped ring; `now_ns` is CLOCK_MONOTONIC.
+
+    Raises:
+        SpectraceError: The rank has ended.
+    """
     info = view.info()
+
+    def said(key: str) -> str:
+        return str(info.get(key) or "")
+
     return RankStatus(
         name=rank.name,
         pid=rank.pid,
-        mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
-        no_device_timing=str(info.get("no_device_timing") or ""),
-        nvtx=str(info.get("ranges") or ""),
-        state=_STATES.get(view.word(Word.STATE), "unknown: of another release"),
-        controller_pid=controller if controlled else None,
+        state=state_of(view),
+        controller_pid=controller_of(view, rank.pid, now_ns),
+        way=way_of(view),
         cycles=view.word(Word.CYCLES),
+        losses=_losses(view),
+        mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
+        engine=said("engine"),
+        untried=said("untried"),
+        missing=tuple(map(str, info.get("missing") or ())),
+        error=said("error"),
+        no_device_timing=said("no_device_timing"),
+        nvtx=said("ranges"),
+        nvtx_error=said("ranges_error"),
+    )
+
+
+def _losses(view: RingView) -> Losses:
+    return Losses(
+        records=view.word(Word.LOST_RECORDS),
+        no_event=view.word(Word.NO_EVENT),
+        late_events=view.word(Word.EVENT_LOST),
+        capturing=view.word(Word.EVENT_CAPTURING),
+        other_stream=view.word(Word.EVENT_OTHER_STREAM),
     )
 
 
 def notes(servers: list[ServerStatus]) -> list[str]:
-    """What the ranks of traced servers say of timing and NVTX, each sentence once a server."""
+    """What the ranks of traced servers say of themselves, each sentence once a server."""
     return [
         f"{server.server_pid}: {sentence}"
         for server in servers
         for sentence in dict.fromkeys(
-            text for rank in server.ranks for text in (rank.no_device_timing, rank.nvtx) if text
+            text for rank in server.ranks for text in _sentences(rank) if text
         )
     ]
+
+
+def _sentences(rank: RankStatus) -> Iterator[str]:
+    yield f"{rank.name}: {rank.error}" if rank.error else ""
+    yield rank.untried
+    yield f"Not seen: {', '.join(rank.missing)}." if rank.missing else ""
+    yield rank.no_device_timing
+    yield f"NVTX off after an error: {rank.nvtx_error}" if rank.nvtx_error else rank.nvtx
+    lost = rank.losses.boundaries if rank.losses else 0
+    if lost:
+        yield f"{rank.name}: {lost:,} boundaries of the device were not timed."
 
 
 def render(servers: list[ServerStatus]) -> Table:
@@ -142,17 +206,24 @@ def render(servers: list[ServerStatus]) -> Table:
         table.add_column(head, no_wrap=True)
     table.add_column("state", overflow="fold")
     table.add_column("timing", no_wrap=True)
-    table.add_column("cycles", justify="right", no_wrap=True)
+    for head in ("cycles", "lost"):
+        table.add_column(head, justify="right", no_wrap=True)
     for server in servers:
         for place, rank in enumerate(server.ranks):
-            name = "" if place else str(server.server_pid)
-            cycles = numbers.count(rank.cycles)
-            timing = rank.mode or numbers.MISSING
-            table.add_row(name, rank.name, str(rank.pid), Text(_state(rank)), timing, cycles)
+            table.add_row(
+                "" if place else str(server.server_pid),
+                rank.name,
+                str(rank.pid),
+                Text(_state(rank)),
+                rank.mode or numbers.MISSING,
+                numbers.count(rank.cycles),
+                numbers.count(rank.losses.records if rank.losses else None),
+            )
     return table
 
 
 def _state(rank: RankStatus) -> str:
-    if rank.controller_pid is None:
-        return f"{rank.state}, nobody reads" if rank.cycles is not None else rank.state
-    return f"{rank.state} by process {rank.controller_pid}"
+    state = f"{rank.state} ({rank.way})" if rank.way else rank.state
+    if rank.controller_pid is not None:
+        return f"{state} by process {rank.controller_pid}"
+    return state if rank.cycles is None or rank.state == ASLEEP else f"{state}, nobody reads"

@@ -35,7 +35,7 @@ _INTERNED_IDS = 16_384  # of one rank; the probe keeps 4096 at a time
 _ERRORS = 100
 _STRETCHES = 1024  # between cycles that sampling kept
 _WITHOUT_ROWS = (CycleKind.IDLE, CycleKind.OTHER)
-_REPLICA = re.compile(r"\bDP\d+\b")
+_OF_THE_GROUP = re.compile(r"\b(?:ENGINE|DP)\d+\b")
 # Which of a record's graph entries speaks of a phase: of draft, target model, draft extend.
 _GRAPH_OF = {
     Ph.DRAFT: 0,
@@ -137,9 +137,11 @@ class Assembler:
 
 
 def group_of(rank_name: str) -> str:
-    """The group that a rank steps with: `DP1` of `DP1 TP0`, `""` without replicas."""
-    match = _REPLICA.search(rank_name)
-    return match.group() if match else ""
+    """The group that a rank steps with: `DP1` of `DP1 TP0`, `""` without replicas.
+
+    A later engine of the same program steps alone: `ENGINE2 DP1` of `ENGINE2 DP1 TP0`.
+    """
+    return " ".join(_OF_THE_GROUP.findall(rank_name))
 
 
 def phases_of(record: CycleRecord, run: Run) -> tuple[Phase, ...]:

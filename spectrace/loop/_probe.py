@@ -5,45 +5,44 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import get_ident
 from time import monotonic_ns as now
 from typing import Any
 
 from spectrace.loop import _ring
+from spectrace.loop._checks import Row
 from spectrace.loop._timing import Timing
+from spectrace.probe.faults import pass_on
 from spectrace.probe.layout import (
     ABANDONED_NS,
     Command,
     Kind,
     Mode,
-    Ph,
     RecordType,
     State,
     Word,
     mode_word,
 )
 from spectrace.probe.recorder import Recorder
+from spectrace.probe.ring import RingWriter
 
-KINDS = {
-    "speculative": Kind.SPECULATIVE,
-    "decode": Kind.DECODE,
-    "extend": Kind.EXTEND,
-    "mixed": Kind.MIXED,
-    "idle": Kind.IDLE,
-    "other": Kind.OTHER,
-}
-_MAX_NOTES = 8
+# Asked for at every cycle: looked up once.
+_JOINS, _SPECULATIVE = Word.JOINS, Kind.SPECULATIVE
 
-Row = tuple[str, int | None, int, bool]  # request id, correct drafts, output tokens, ended
+_CYCLES_AT_ONCE = "cycles that a second thread ran at the same time"
+_COUNTS_AT_ONCE = "counts that a second thread handed in while a cycle ran"
 
 
 class LoopProbe:
     """Ring and recorder of one loop.
 
     Nothing here raises: what goes wrong ends the probe, and `problem` says it. Asleep it
-    writes nothing and looks at one word a cycle; it wakes when a reader joins.
+    writes nothing and looks at one word a cycle; it wakes when a reader joins. Each time it has
+    a new recorder, so that nothing of one session comes into the next. What a second thread
+    does while a cycle runs is passed over, and the reader is told.
 
     Args:
         facts: What the ring says about the loop.
@@ -53,115 +52,111 @@ class LoopProbe:
         problem: Why nothing is traced, one sentence; empty while all is well.
         path: The ring file, None where there is none.
         awake: Somebody reads.
-        phase: The mark of the phase that runs.
+        recorder: Of the cycles, None while nobody reads.
+        phases: Marks of the phases that are open in the running cycle, the inmost one last.
+        thread: That of the running cycle.
     """
 
     def __init__(self, facts: dict[str, Any], units: int) -> None:
         self.problem = ""
         self.path: Path | None = None
         self.awake = False
-        self.phase = Ph.SCHEDULE
         self._facts = facts
         self._notes: list[str] = []
+        self.phases: list[int] = []
+        self.thread = 0
         self._joins = 0
         self._ring: Any = None
         self._words: Any = None
-        self._recorder: Any = None
+        self.recorder: Any = None
         self._timing: Any = None
         self._finalizer: Any = None
         try:
             self._open(units)
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.problem = _why(error)
+            self._let_go(State.FAILED)
 
     def _open(self, units: int) -> None:
         path = _ring.own_path()
         ring = _ring.create(path, units, {Word.MODE: mode_word(Mode.DEVICE)})
         self.path, self._ring, self._words = path, ring, ring.words
-        self._finalizer = weakref.finalize(self, _remove, path, os.getpid())
+        self._finalizer = weakref.finalize(self, _end, path, os.getpid(), ring)
         _PROBES.add(self)
-        self._recorder = Recorder(ring, fail=self.fail)
-        self._timing = Timing(self._recorder, ring, self._facts["device"])
         self._tell()
 
-    def begin(
-        self, number: int, kind: str, requests: Sequence[str], size: tuple[int, int, int]
-    ) -> None:
-        """Begins cycle `number`; `size` is draft steps, branches, and tokens to verify."""
-        began_ns = now()
+    def begin(self, number: int, kind: int, batch_size: int, size: tuple[int, int, int]) -> None:
+        """Begins cycle `number`.
+
+        Args:
+            number: From 1.
+            kind: `layout.Kind`.
+            batch_size: Requests in the batch.
+            size: Draft steps, branches, and tokens to verify.
+        """
+        words = self._words
         try:
-            if self._recorder is not None and self._look(began_ns):
-                self.phase = Ph.SCHEDULE
-                self._record(began_ns, number, kind, requests, size)
+            if words is None or not (self.awake or words[_JOINS] != self._joins):
+                return
+            began_ns, thread = now(), get_ident()
+            if self.awake and thread != self.thread and self.recorder.open:
+                self.note(_CYCLES_AT_ONCE)
+            elif self._look(began_ns):
+                self.thread = thread
+                if self.phases:  # left open by the cycle before
+                    self.phases.clear()
+                recorder = self.recorder
+                recorder.begin(began_ns, kind, batch_size, number)
+                if kind == _SPECULATIVE:
+                    recorder.speculate(*size)
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.fail(error)
-
-    def _record(
-        self,
-        began_ns: int,
-        number: int,
-        kind: str,
-        requests: Sequence[str],
-        size: tuple[int, int, int],
-    ) -> None:
-        if kind not in KINDS:
-            self.note(f"the kind {kind!r}, which spectrace does not know")
-        code = KINDS.get(kind, Kind.OTHER)
-        recorder = self._recorder
-        recorder.begin(began_ns, code, len(requests), number)
-        if code == Kind.SPECULATIVE:
-            recorder.speculate(*size)
 
     def end(self, number: int, *, raised: bool) -> None:
         """Ends cycle `number`; `raised`: by an exception of the loop's own."""
         try:
-            recorder = self._recorder
-            if recorder is not None and recorder.open and recorder.number == number:
+            recorder = self.recorder
+            if recorder.open and recorder.number == number:
                 if raised:
                     recorder.raised()
                 recorder.end(now())
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.fail(error)
 
-    def mark(self, mark: int) -> None:
-        """Ends the phase that runs and begins another one."""
-        try:
-            self.phase = mark
-            recorder = self._recorder
-            if recorder is not None and recorder.timing:
-                recorder.mark(mark)
-        except Exception as error:  # noqa: BLE001 - nothing may reach the loop
-            self.fail(error)
-
     def results(self, number: int, rows: list[Row]) -> None:
         """Writes what cycle `number` brought each request."""
         try:
-            if self.awake:
-                began_ns = now()
-                self._recorder.results(number, rows)
-                self._recorder.charge_since(began_ns)
+            recorder = self.recorder
+            if recorder.open and get_ident() != self.thread:
+                self.note(_COUNTS_AT_ONCE)
+                return
+            began_ns = now()
+            recorder.results(number, rows)
+            recorder.charge_since(began_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.fail(error)
 
     def idle(self) -> None:
-        """Looks whether a reader came or went."""
+        """Looks whether a reader came or went; within a cycle that can wait."""
         try:
-            if self._recorder is not None and self._look(now()):
-                self._recorder.flush_skipped()
+            within = self.awake and self.recorder.open
+            if self._words is not None and not within and self._look(now()):
+                self.recorder.flush_skipped()
         except Exception as error:  # noqa: BLE001 - nothing may reach the loop
             self.fail(error)
 
     def note(self, what: str) -> None:
-        """Tells readers of something that the author got wrong; eight things at most."""
-        with suppress(Exception):
-            what = what[:120]
-            if what not in self._notes and len(self._notes) < _MAX_NOTES:
-                self._notes.append(what)
-                if self._ring is not None:
-                    self._tell()
+        """Tells readers what was passed over."""
+        if what not in self._notes:
+            self._notes.append(what)
+            self._tell()
 
     def fail(self, error: BaseException) -> None:
-        """Writes down an error of the probe's own and ends it."""
+        """Writes down an error of the probe's own and ends it; the file stays, to be read.
+
+        What a signal handler of the program raised meanwhile is raised again.
+        """
+        pass_on(error)
         if self.problem:
             return
         self.problem = _why(error)
@@ -174,35 +169,26 @@ class LoopProbe:
 
     def close(self) -> None:
         """Ends the probe and removes its file."""
-        if self._recorder is not None and self._recorder.open:
-            self.end(self._recorder.number, raised=False)
-        if self.awake:
-            with suppress(Exception):
-                self._recorder.flush_skipped()
-        self._leave(State.DETACHED)
-        self._drop_finalizer()
-        if self.path is not None:
-            _remove(self.path, os.getpid())
+        with suppress(Exception):
+            if self.awake:
+                self._finish(now())
+        self._let_go(State.DETACHED)
 
     def forget(self) -> None:
         """Lets go of everything in a forked child: the ring is the parent's, with one writer."""
-        self._drop_finalizer()
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self.path = None
         self.problem = "A forked child of a traced process is not traced."
         self._leave(None)
 
-    def _drop_finalizer(self) -> None:
-        """The file is gone or not ours: at our end another tracer may have one of that name."""
-        if self._finalizer is not None:
-            self._finalizer.detach()
-
     def _look(self, time_ns: int) -> bool:
         """Falls asleep or wakes up as the header words say; gives whether somebody reads."""
         if not self.awake:
-            return self._words[Word.JOINS] != self._joins and self._wake(time_ns)
+            return self._words[_JOINS] != self._joins and self._wake(time_ns)
         if not self._is_wanted(time_ns):
             self._sleep(time_ns)
-        elif self._recorder.pending:
+        elif self.recorder.pending:
             self._timing.drain(time_ns)
         return self.awake
 
@@ -213,10 +199,11 @@ class LoopProbe:
 
     def _wake(self, time_ns: int) -> bool:
         words = self._words
-        self._joins = words[Word.JOINS]
+        self._joins = words[_JOINS]
         self.awake = self._is_wanted(time_ns)
         if self.awake:
-            self._recorder.restart()
+            self.recorder = Recorder(self._ring, fail=_failing(self))
+            self._timing = Timing(self.recorder, self._ring, self._facts["device"])
             self._facts.update(self._timing.start())
             self._tell()
             words[Word.INSTALL_NS] = max(1, now() - time_ns)
@@ -225,16 +212,32 @@ class LoopProbe:
 
     def _sleep(self, time_ns: int) -> None:
         self.awake = False
-        self._recorder.flush_skipped()
-        self._timing.drain(time_ns)
-        self._timing.stop()
+        self._finish(time_ns)
+        timing, self._timing, self.recorder = self._timing, None, None
+        timing.stop()
         self._words[Word.STATE] = State.DETACHED
+
+    def _finish(self, time_ns: int) -> None:
+        """Writes all that there is: also a cycle that was begun and never ended."""
+        recorder = self.recorder
+        if recorder.open:
+            recorder.end(time_ns)
+        recorder.flush_skipped()
+        self._timing.drain(time_ns)
 
     def _tell(self) -> None:
         self._ring.info({**self._facts, "missing": self._notes})
 
+    def _let_go(self, state: int) -> None:
+        """Leaves, and removes the file: at our end another tracer may have one of that name."""
+        self._leave(state)
+        if self._finalizer is not None:
+            self._finalizer()
+        self.path = None
+
     def _leave(self, state: int | None) -> None:
-        ring, self._ring, self._words, self._recorder = self._ring, None, None, None
+        """Lets go of the ring; without a state nothing is written, as in a forked child."""
+        ring, self._ring, self._words, self.recorder = self._ring, None, None, None
         timing, self._timing = self._timing, None
         self.awake = False
         if ring is None:
@@ -242,10 +245,7 @@ class LoopProbe:
         if state is not None:  # not in a forked child: the events there are the parent's
             with suppress(Exception):
                 timing.stop()
-            with suppress(Exception):
-                ring.words[Word.STATE] = state
-        with suppress(Exception):
-            ring.close()
+        _say_last(ring, state)
 
 
 _PROBES: weakref.WeakSet[LoopProbe] = weakref.WeakSet()
@@ -272,9 +272,31 @@ def facts_of(name: str, rank: str, device: str, algorithm: str) -> dict[str, Any
     }
 
 
-def _remove(path: Path, pid: int) -> None:
-    """Removes the ring; a forked child leaves it to its parent."""
+def _failing(probe: LoopProbe) -> Callable[[BaseException], None]:
+    """Its `fail`, which does not keep it: a tracer that is dropped goes at once."""
+    reference = weakref.ref(probe)
+
+    def fail(error: BaseException) -> None:
+        living = reference()
+        if living is not None:
+            living.fail(error)
+
+    return fail
+
+
+def _say_last(ring: RingWriter, state: int | None) -> None:
+    """Writes a last state, None for none, and unmaps the ring; one that is closed stays it."""
+    with suppress(Exception):
+        if state is not None:
+            ring.words[Word.STATE] = state
+    with suppress(Exception):
+        ring.close()
+
+
+def _end(path: Path, pid: int, ring: RingWriter) -> None:
+    """Ends the ring of a probe that has gone; a forked child leaves it to its parent."""
     if os.getpid() == pid:
+        _say_last(ring, State.DETACHED)
         with suppress(OSError):
             path.unlink(missing_ok=True)
 

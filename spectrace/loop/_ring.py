@@ -69,5 +69,6 @@ def _header(path: Path, units: int) -> dict[int, int]:
         Word.CODE_BYTES: 0,
         Word.TARGET_PID: os.getpid(),
         Word.TARGET_START_TICKS: int(path.stem.rpartition("-")[2]),
+        Word.PID_NAMESPACE: Path("/proc/self/ns/pid").stat().st_ino,
         Word.STATE: layout.State.LOADED,
     }

@@ -10,7 +10,7 @@ from spectrace.probe.layout import Word
 from spectrace.probe.ranges import make_ranges
 from spectrace.probe.recorder import Recorder
 from spectrace.probe.ring import RingWriter
-from spectrace.probe.timers import Counters, DeviceTimer, SyncTimer, supports_events
+from spectrace.probe.timers import Counters, make_timers
 
 
 class Timing:
@@ -38,15 +38,10 @@ class Timing:
         torch: Any = sys.modules.get("torch")
         if torch is None or not self._kind:
             return "The loop has no torch, or names no device."
-        try:
-            self._recorder.sync = SyncTimer(torch, self._kind, self._counters)
-            reason = supports_events(torch, self._kind)
-            if not reason:
-                emit = self._ring.device
-                timer = DeviceTimer(torch, self._kind, emit, self._counters)
-                self._recorder.boundaries = timer
-        except Exception as error:  # noqa: BLE001 - a loop without timers is traced all the same
-            return f"{type(error).__name__}: {error}"
+        recorder = self._recorder
+        recorder.sync, recorder.boundaries, reason = make_timers(
+            torch, self._kind, self._ring.device, self._counters
+        )
         return reason
 
     def drain(self, time_ns: int) -> None:

@@ -6,57 +6,57 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from spectrace.loop._probe import LoopProbe, Row, facts_of
-from spectrace.probe.layout import DEFAULT_UNITS, LAG_SHIFT, MAX_LAG, UNIT_BYTES, Ph
-
-PHASES = {
-    "resolve": Ph.RESOLVE,
-    "forward": Ph.FORWARD,
-    "draft": Ph.DRAFT,
-    "verify": Ph.VERIFY,
-    "verify.prepare": Ph.VERIFY_PREPARE,
-    "verify.forward": Ph.VERIFY_FORWARD,
-    "verify.sample": Ph.VERIFY_SAMPLE,
-    "verify.commit": Ph.VERIFY_COMMIT,
-    "draft.step": Ph.DRAFT_STEP,
-    "draft_extend": Ph.DRAFT_EXTEND,
-    "wait": Ph.WAIT,
-    "result": Ph.RESULT,
-    "schedule": Ph.SCHEDULE,
-}
+from spectrace.loop import _checks
+from spectrace.loop._checks import KINDS, NOBODY, PHASES, Device, Row
+from spectrace.loop._phase import Phase
+from spectrace.loop._probe import LoopProbe, facts_of
+from spectrace.probe.layout import DEFAULT_UNITS, UNIT_BYTES
 
 
 class Tracer:
     """Records the cycles of one decode loop, for whoever attaches to this process.
 
     Makes one file in shared memory, `/dev/shm/spectrace-PID-TICKS.ring`, and sleeps until
-    `spectrace attach PID` joins. Nothing here raises, waits, starts a thread or takes a lock:
-    where something is wrong the loop goes on untraced, and `problem` says why. One tracer for
-    one loop, used from the loop's own thread. A forked child is not traced.
+    `spectrace attach PID` joins. It never waits, starts a thread or takes a lock. A mistake of
+    the author's, such as a phase that there is not, is raised at the call, whether anybody
+    reads or not. Nothing else is ever raised: where something is wrong with the tracer itself
+    the loop goes on untraced, and `problem` says why. One tracer for one loop, used by one
+    thread at a time. A forked child is not traced.
 
     Args:
         name: What attach shows as the engine.
         rank: Name of this process where several step together, such as `TP0`: processes of
             one parent whose tracers have the same name and differ in rank are one run.
-        device: Where the loop's work runs, such as `cpu` or `cuda`.
+        device: Where the loop's work runs, such as `cpu` or `cuda`, or a `torch.device`.
         algorithm: How the loop speculates, in a word.
-        ring_bytes: Size of the ring; a cycle takes about 200 bytes.
+        ring_bytes: Size of the ring, from 2 KiB to 1 GiB; a cycle takes about 200 bytes.
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: A text has more than 100 characters, or the ring another size than it may.
     """
 
-    __slots__ = ("_number", "_phases", "_probe")
+    __slots__ = ("__weakref__", "_number", "_phases", "_probe", "_size")
 
     def __init__(
         self,
         name: str,
         *,
         rank: str = "",
-        device: str = "cpu",
+        device: str | Device = "cpu",
         algorithm: str = "",
         ring_bytes: int = DEFAULT_UNITS * UNIT_BYTES,
     ) -> None:
-        self._probe = LoopProbe(facts_of(name, rank, device, algorithm), ring_bytes // UNIT_BYTES)
+        facts = facts_of(
+            _checks.text("name", name),
+            _checks.text("rank", rank),
+            _checks.device_name(device),
+            _checks.text("algorithm", algorithm),
+        )
+        self._probe = LoopProbe(facts, _checks.ring_units(ring_bytes))
         self._phases = {name: Phase(self._probe, mark) for name, mark in PHASES.items()}
         self._number = 0
+        self._size = (0, 0, 0)  # of the cycle before: a size seldom changes
 
     @property
     def problem(self) -> str:
@@ -91,11 +91,31 @@ class Tracer:
             steps: Draft steps, 0 where nothing is drafted.
             topk: Branches per draft step.
             draft_tokens: Tokens per request that verify looks at.
-            number: The loop's own count, the same on all ranks and growing; by default the
-                tracer counts from 1, also while nobody reads.
+            number: The loop's own count, the same on all ranks, from 1 and growing; by
+                default the tracer counts, also while nobody reads.
+
+        Raises:
+            TypeError: An argument is of the wrong type, such as a request id that is an int.
+            ValueError: There is no such kind, a size is negative, or the number does not grow.
         """
-        self._number = number if isinstance(number, int) else self._number + 1
-        return Cycle(self._probe, self._number, kind, requests, (steps, topk, draft_tokens))
+        try:  # quickly, where all is well: this runs whether anybody reads or not
+            code = KINDS[kind]
+            batch_size = len(requests)
+            "".join(requests)
+        except (KeyError, TypeError):
+            code = _checks.kind_code(kind)
+            _checks.refuse_ids("requests", requests)
+        if type(requests) is str:
+            _checks.refuse_ids("requests", requests)
+        size = self._size
+        if steps is not size[0] or topk is not size[1] or draft_tokens is not size[2]:
+            size = self._size = _checks.size(steps, topk, draft_tokens)
+        if number is None:
+            number = self._number + 1
+        else:
+            number = _checks.whole("number", number, self._number + 1)
+        self._number = number
+        return Cycle(self._probe, number, code, batch_size, size)
 
     def phase(self, name: str, *, of_cycle: int | None = None) -> Phase:
         """A phase of the running cycle, for a `with` statement.
@@ -109,13 +129,18 @@ class Tracer:
                 `draft_extend`; `forward` (prefill and plain decode); `wait` (for results);
                 `result`; `resolve` or `schedule`.
             of_cycle: The earlier cycle whose batch is worked on, where the loop runs ahead.
+
+        Raises:
+            TypeError: An argument is of the wrong type.
+            ValueError: There is no such phase.
         """
         try:
             phase = self._phases[name]
-            return phase if of_cycle is None else phase.late(self._number - of_cycle)
-        except Exception:  # noqa: BLE001 - nothing may reach the loop
-            self._probe.note(f"the phase {name!r}, which spectrace does not know")
-            return self._phases["schedule"]
+        except (KeyError, TypeError):
+            _checks.refuse_phase(name)
+        if of_cycle is None:
+            return phase
+        return phase.late(self._number - _checks.whole("of_cycle", of_cycle))
 
     def idle(self) -> None:
         """Looks whether a reader came or went; to be called where the loop waits for work.
@@ -125,7 +150,10 @@ class Tracer:
         self._probe.idle()
 
     def close(self) -> None:
-        """Ends the tracer and removes its file; the end of the process does so too."""
+        """Ends the tracer and removes its file.
+
+        The end of the process does so too, and the end of the last reference to the tracer.
+        """
         self._probe.close()
 
 
@@ -136,25 +164,25 @@ class Cycle:
         number: Its number, by which ranks and later results find it.
     """
 
-    __slots__ = ("_kind", "_probe", "_requests", "_size", "number")
+    __slots__ = ("_batch_size", "_kind", "_probe", "_size", "number")
 
     def __init__(
         self,
         probe: LoopProbe,
         number: int,
-        kind: str,
-        requests: Sequence[str],
+        kind: int,
+        batch_size: int,
         size: tuple[int, int, int],
     ) -> None:
         self.number = number
         self._probe = probe
         self._kind = kind
-        self._requests = requests
+        self._batch_size = batch_size
         self._size = size
 
     def __enter__(self) -> Cycle:  # noqa: PYI034 - Self came with Python 3.11
         """Begins the cycle."""
-        self._probe.begin(self.number, self._kind, self._requests, self._size)
+        self._probe.begin(self.number, self._kind, self._batch_size, self._size)
         return self
 
     def __exit__(
@@ -164,81 +192,51 @@ class Cycle:
         trace: TracebackType | None,
     ) -> None:
         """Ends the cycle; what the loop itself raised goes on its way."""
-        self._probe.end(self.number, raised=error is not None)
+        if self._probe.awake:
+            self._probe.end(self.number, raised=error is not None)
 
     def accepted(
         self,
         correct_drafts: Mapping[str, int | None],
         *,
         output_tokens: Mapping[str, int] | None = None,
-        ended: Collection[str] = (),
+        ended: Collection[str] = NOBODY,
     ) -> None:
         """Hands in what the cycle brought, once the counts are on the CPU: now or later.
 
         Args:
             correct_drafts: For each request id the drafts found correct, without the bonus
-                token; None where nothing was verified. Python's own ints: a value on a device
-                is not read, since that would make the loop wait.
+                token; None where nothing was verified. Python's or numpy's ints: a value on a
+                device is refused, since reading it would make the loop wait.
             output_tokens: Tokens that each request's output grew by; by default its correct
                 drafts and one more.
             ended: Requests that had already ended: they are left out of every figure.
+
+        Raises:
+            TypeError: An argument, a request id or a count is of the wrong type.
+            ValueError: A count is negative, or one is missing in `output_tokens`.
         """
-        if not self._probe.awake:
-            return
-        try:
-            rows = [
-                self._row(request, correct, output_tokens, request in ended)
-                for request, correct in correct_drafts.items()
-            ]
-        except Exception as error:  # noqa: BLE001 - nothing may reach the loop
-            self._probe.note(f"the counts of cycle {self.number} ({type(error).__name__})")
-        else:
-            self._probe.results(self.number, rows)
-
-    def _row(
-        self, request: str, correct: object, output_tokens: Mapping[str, int] | None, ended: bool
-    ) -> Row:
-        drafts = None if correct is None else self._count(correct)
-        if output_tokens is None:
-            return request, drafts, (drafts or 0) + 1, ended
-        return request, drafts, self._count(output_tokens[request]) or 0, ended
-
-    def _count(self, value: object) -> int | None:
-        """A count that is there already, None for anything that would have to be read."""
-        if type(value) is int:
-            return max(0, value)
-        self._probe.note(f"counts of type {type(value).__name__}, which are no ints of Python")
-        return None
+        _checks.check_counts("correct_drafts", correct_drafts, none=True)
+        if output_tokens is not None:
+            _checks.check_output(output_tokens, correct_drafts)
+        if ended is not NOBODY:
+            _checks.check_ids("ended", ended)
+        if self._probe.awake:
+            self._probe.results(self.number, _rows(correct_drafts, output_tokens, ended))
 
 
-class Phase:
-    """A phase of the running cycle, made by `Tracer.phase`."""
-
-    __slots__ = ("_late", "_mark", "_outer", "_probe")
-
-    def __init__(self, probe: LoopProbe, mark: int) -> None:
-        self._probe = probe
-        self._mark = mark
-        self._outer = Ph.SCHEDULE
-        self._late: tuple[Phase, ...] = ()
-
-    def late(self, lag: int) -> Phase:
-        """The same phase, of the batch of `lag` cycles before."""
-        if not self._late:
-            marks = (self._mark | lag << LAG_SHIFT for lag in range(MAX_LAG + 1))
-            self._late = tuple(Phase(self._probe, mark) for mark in marks)
-        return self._late[min(max(lag, 0), MAX_LAG)]
-
-    def __enter__(self) -> None:
-        """Begins the phase; the one that ran ends."""
-        self._outer = self._probe.phase
-        self._probe.mark(self._mark)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Goes back to the phase that ran before."""
-        self._probe.mark(self._outer)
+def _rows(
+    correct_drafts: Mapping[str, int | None],
+    output_tokens: Mapping[str, int] | None,
+    ended: Collection[str],
+) -> list[Row]:
+    """What a cycle brought each request."""
+    if output_tokens is None:
+        return [
+            (request, correct, 1 if correct is None else correct + 1, request in ended)
+            for request, correct in correct_drafts.items()
+        ]
+    return [
+        (request, correct, output_tokens[request], request in ended)
+        for request, correct in correct_drafts.items()
+    ]

@@ -32,11 +32,15 @@ class LateModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         """Runs the module, for what it then has."""
-        code, self._code = self._code, None
+        code = self._code
         if code is None or name.startswith("__"):
-            self._code = code
             raise AttributeError(f"{self.__name__} has no {name}")
-        exec(marshal.loads(code), self.__dict__)  # noqa: S102, S302 - the probe's own code
+        self._code = None
+        try:
+            exec(marshal.loads(code), self.__dict__)  # noqa: S102, S302 - the probe's own code
+        except BaseException:  # a signal handler's: half a module is none
+            self._code = code
+            raise
         return getattr(self, name)
 
 

@@ -41,6 +41,7 @@ class Word:
     TARGET_START_TICKS = 6  # field 22 of /proc/PID/stat: tells a reused PID apart
     LOADER_TEXT_ADDRESS = 7  # memory that the loader frees, 0 if there is none
     LOADER_TEXT_BYTES = 8
+    PID_NAMESPACE = 9  # inode of the namespace in which TARGET_PID counts, 0: not known
 
     # Written by the probe.
     HEAD = 32  # units written so far: the position of the newest record's last unit
@@ -69,6 +70,7 @@ class Word:
     HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of a reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
+    LOST_RECORDS = 72  # records that were overwritten before that reader came to them
 
 
 class State:

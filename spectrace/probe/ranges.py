@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from .faults import pass_on
 from .layout import LAG_SHIFT, NO_TOOL, PHASE_MASK, TOOL_VARIABLES, Ph
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class Ranges:
             self._pop()
 
     def _switch_off(self, error: Exception) -> None:
+        pass_on(error)
         self._on = False
         self.error = f"{type(error).__name__}: {error}"
         while self._depth:
@@ -221,6 +223,7 @@ def make_ranges(
         except Unheard as reason:  # noqa: PERF203 - there are two ways
             reasons.append(str(reason))
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            pass_on(error)
             reasons.append(f"{make.__name__.rpartition('_')[2]} failed: {error!r}")
         else:
             return Ranges(push, pop), f"NVTX on: {'; '.join([way, *reasons])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic_ns as now
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .layout import (
     LAG_SHIFT,
@@ -36,10 +36,15 @@ _FLAG_BITS = 8
 _LONGEST_ID = 1024  # characters
 _MAX_INTERNED = 4096  # names kept at a time; past that all are sent again
 _MEASURE_EVERY = 16  # cycles; a power of 2
+# Between two cycles the server's own work drives our code and data out of the processor's
+# caches: written one by one, a record takes five times as long as the next one right behind it.
+HOLD = 16  # records, of eight cycles with their results
+HOLD_NS = 50_000_000
 # Read or written at every cycle: looked up once.
 _MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
 _CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
 _OFF = Mode.OFF
+_NO_SIZE = (0, 0, 0)
 _DRAFTING = (Ph.DRAFT, Ph.DRAFT_STEP)
 _ALWAYS_THERE = (Mode.OFF, Mode.HOST)
 
@@ -81,7 +86,13 @@ class Synchronizer(Protocol):
 
 
 class CycleRanges(Protocol):
-    """What tells other tools about cycles and phases, as NVTX ranges."""
+    """What tells other tools about cycles and phases, as NVTX ranges.
+
+    Attributes:
+        error: Why it has switched itself off; empty while it works.
+    """
+
+    error: str
 
     def cycle_begin(self, number: int) -> None:
         """A cycle begins that will have this number."""
@@ -106,19 +117,23 @@ class Recorder:
     What the probe itself takes is measured, but for the marks of most cycles in mode `host`:
     of those only every 16th cycle's are, and their mean stands for the others.
 
+    Whole cycles and their results are held back, up to `hold` records, and written one after
+    the other: `flush` writes them at once, `flush_if_due` when it is time.
+
     Args:
         ring: Where whole cycles go.
         boundaries: Times cycles on the device; None where the device has no timing events,
             so that mode `device` is recorded as `host`.
         sync: Waits for the device; None where there is none to wait for: `sync` is `host`.
         ranges: Tells other tools; None where none can listen.
-        fail: Told of an error of our own; must not raise.
+        fail: Told of an error of our own; what it raises is the server's.
 
     Attributes:
         boundaries: As the argument; may be set between cycles, like the next two.
         sync: As the argument.
         ranges: As the argument.
         health_checks: How the ids of the server's own probes begin; empty for none.
+        hold: At so many records held back all are written; with 0 each is written at once.
         number: Of the running cycle.
         open: A cycle runs.
         timing: Its phases are wanted.
@@ -132,11 +147,11 @@ class Recorder:
         "_control",
         "_count",
         "_cycles",
-        "_draft_tokens",
         "_every",
         "_fail",
         "_flags",
         "_graph",
+        "_held_ns",
         "_interned",
         "_joins",
         "_kind",
@@ -144,6 +159,7 @@ class Recorder:
         "_last_interned",
         "_last_number",
         "_late",
+        "_later",
         "_mark_ns",
         "_measured",
         "_measured_ns",
@@ -153,18 +169,18 @@ class Recorder:
         "_phases",
         "_probe_ns",
         "_ring",
+        "_size",
         "_skipped",
         "_skipping",
         "_slow",
         "_stamps",
         "_start_ns",
-        "_steps",
         "_syncing",
         "_told",
-        "_topk",
         "_words",
         "boundaries",
         "health_checks",
+        "hold",
         "number",
         "open",
         "padded",
@@ -186,6 +202,7 @@ class Recorder:
         self.sync = sync
         self.ranges = ranges
         self.health_checks = ""
+        self.hold = 0
         self._fail = fail
         self._ring = ring
         self._words = ring.words
@@ -199,19 +216,14 @@ class Recorder:
         self._syncing = self._on_device = self._slow = self._told = self._late = False
         self._every = 0
         self._skipped = _Skipped()
-        self._last_number = 0
-        self._reset(0, Kind.OTHER, 0, 0)
-        self.open = self.timing = self._skipping = False
-
-    def _reset(self, start_ns: int, kind: int, batch_size: int, number: int) -> None:
-        self._start_ns = start_ns
-        self._kind = kind
-        self._batch_size = batch_size
-        self._steps = self._topk = self._draft_tokens = 0
-        self._flags = self._graph = self.padded = 0
-        self._own_ns = self._count = self._charged = self._lag_bits = 0
+        self._later: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._held_ns = 0  # when the cycle began that was first to be held back, 0 for none
+        self._last_number = self.number = 0
+        self._start_ns = self._kind = self._batch_size = self._flags = self._graph = 0
+        self._lag_bits = self._count = self._charged = self._own_ns = self.padded = 0
         self._measured = self._measured_ns = 0
-        self.number = number
+        self._size = _NO_SIZE
+        self.open = self.timing = self._skipping = False
 
     def begin(self, start_ns: int, kind: int, batch_size: int, number: int = 0) -> None:
         """Ends the running cycle, if there is one, and begins the next at `start_ns`.
@@ -224,11 +236,16 @@ class Recorder:
                 the one after the last.
         """
         began_ns = start_ns
-        if self._syncing:
+        if self._syncing and (self.timing or self._keeps(number)):
             start_ns = self._synchronized(start_ns)
         if self.open:
             self.end(start_ns)
-        self._reset(start_ns, kind, batch_size, number or self._last_number + 1)
+        self.number = number or self._last_number + 1
+        self._start_ns = start_ns
+        self._kind = kind
+        self._batch_size = batch_size
+        self._size = _NO_SIZE
+        self._flags = self._graph = self.padded = self._lag_bits = self._count = self._own_ns = 0
         self._follow_words()
         self.open = True
         timing = self.timing = self._mode != _OFF and not self._skipping
@@ -238,6 +255,11 @@ class Recorder:
             self._count = self._charged = 1
             self._begin_marks()
         self._own_ns += now() - began_ns
+
+    def _keeps(self, number: int) -> bool:
+        """Whether sampling, as it is asked for now, keeps the cycle `number`."""
+        every = self._words[_SAMPLE_EVERY]
+        return every <= 1 or number % every == 0
 
     def _follow_words(self) -> None:
         words = self._words
@@ -284,6 +306,7 @@ class Recorder:
         extras = self._on_device or self.ranges is not None
         measured = not self.number & (_MEASURE_EVERY - 1) or not self._mark_ns
         self._slow = extras or measured or self._syncing
+        self._measured = self._measured_ns = 0
         if extras:
             self._tell_begin()
 
@@ -372,12 +395,6 @@ class Recorder:
             return time_ns
         return now()
 
-    def restart(self) -> None:
-        """Forgets the mode of the session before: the next cycle asks the control word anew."""
-        self._control = -1
-        self._on_device = self._syncing = self._told = False
-        self.sync = None
-
     def _tell_mark(self, mark: int) -> None:
         try:
             if self._on_device and self.boundaries is not None:
@@ -422,9 +439,7 @@ class Recorder:
     def speculate(self, steps: int, topk: int, draft_tokens: int) -> None:
         """The cycle verifies: with how many steps, branches and tokens per request."""
         self._kind = Kind.SPECULATIVE
-        self._steps = min(steps, _UINT8)
-        self._topk = min(topk, _UINT8)
-        self._draft_tokens = min(draft_tokens, UNKNOWN)
+        self._size = (steps, topk, draft_tokens)
 
     def ran(self, part: int, how: int) -> None:
         """A part of the cycle ran as a CUDA graph or eagerly.
@@ -444,58 +459,112 @@ class Recorder:
         self._own_ns += now() - since_ns
 
     def end(self, end_ns: int, flags: int = 0) -> None:
-        """Ends the running cycle at `end_ns` and writes it, or counts it where it is skipped."""
+        """Ends the running cycle at `end_ns`, or counts it where it is skipped."""
         self.open = self.timing = False
         number = self._last_number = self.number
-        length = end_ns - self._start_ns
-        if self._skipping:
-            self._skipped.add_cycle(number, length)
-        else:
-            self._write(number, length, flags)
-        words = self._words
+        count = self._count
+        if count:
+            self._charge_marks(count)
         self._cycles += 1
         self._probe_ns += self._own_ns
-        words[_CYCLES] = self._cycles
-        words[_PROBE_NS] = self._probe_ns
-        words[_NEWEST_CYCLE] = number
+        if self._skipping:
+            self._skipped.add_cycle(number, end_ns - self._start_ns)
+            self._hold_back()
+        else:
+            self._put_off(
+                self._write_cycle,
+                (
+                    self._kind,
+                    self._mode | self._asked << 4,
+                    self._flags | flags,
+                    number,
+                    self._start_ns,
+                    end_ns,
+                    self._own_ns,
+                    self._batch_size,
+                    self.padded,
+                    self._size,
+                    self._graph,
+                    bytes(self._phases[:count]),
+                    self._stamps[:count],
+                ),
+            )
         if self._told:
             self._tell_end(number)
 
-    def _write(self, number: int, length: int, flags: int) -> None:
-        count = self._count
-        start_ns = self._start_ns
+    def _put_off(self, write: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Holds a record back; `write(*arguments)` writes it."""
+        self._later.append((write, arguments))
+        self._hold_back()
+
+    def _hold_back(self) -> None:
+        if not self._held_ns:
+            self._held_ns = self._start_ns
+        if len(self._later) >= self.hold:
+            self.flush()
+
+    def flush_if_due(self, now_ns: int) -> None:
+        """Writes what is held back if that is enough, or old enough; `now_ns` is now."""
+        held_ns = self._held_ns
+        if held_ns and (len(self._later) >= HOLD or now_ns - held_ns > HOLD_NS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held back."""
+        later, self._later = self._later, []
+        self._held_ns = 0
+        for write, arguments in later:
+            write(*arguments)
+        words = self._words
+        words[_CYCLES] = self._cycles
+        words[_PROBE_NS] = self._probe_ns
+        words[_NEWEST_CYCLE] = self._last_number
+
+    def _write_cycle(  # noqa: PLR0913, PLR0917 - what a cycle's record holds
+        self,
+        kind: int,
+        modes: int,
+        flags: int,
+        number: int,
+        start_ns: int,
+        end_ns: int,
+        own_ns: int,
+        batch_size: int,
+        padded: int,
+        size: tuple[int, int, int],
+        graph: int,
+        phases: bytes,
+        stamps: list[int],
+    ) -> None:
+        steps, topk, draft_tokens = size
+        length = end_ns - start_ns
         shift = length.bit_length() - MARK_DISTANCE_BITS
         if shift > 0:
             length >>= length_shift(shift)
         else:
             shift = 0
-        marks: list[int] = []
-        if count:
-            self._charge_marks(count)
-            stamps = self._stamps
-            marks = [
-                (stamp - start_ns >> shift) << 8 | phase
-                for phase, stamp in zip(self._phases[:count], stamps)  # noqa: B905 - as many as there are
-            ]
         self._ring.cycle(
             (
-                self._kind,
-                self._mode | self._asked << 4,
-                self._flags | flags,
+                kind,
+                modes,
+                flags,
                 number,
                 start_ns,
                 length,
-                self._own_ns & LOW_HALF,
-                self._batch_size & UNKNOWN,
-                self.padded & UNKNOWN,
-                self._steps,
-                self._topk,
-                self._draft_tokens,
-                self._graph,
-                count,
+                own_ns & LOW_HALF,
+                batch_size & UNKNOWN,
+                padded & UNKNOWN,
+                min(steps, _UINT8),
+                min(topk, _UINT8),
+                min(draft_tokens, UNKNOWN),
+                graph,
+                len(phases),
                 shift,
             ),
-            marks,
+            [
+                (stamp - start_ns >> shift) << 8 | phase
+                for phase, stamp in zip(phases, stamps)  # noqa: B905 - as many as there are
+            ],
         )
 
     def _charge_marks(self, count: int) -> None:
@@ -515,6 +584,11 @@ class Recorder:
                 self.ranges.cycle_end(number)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self._broke(error)
+
+    @property
+    def kind(self) -> int:
+        """Kind of the running cycle."""
+        return self._kind
 
     @property
     def pending(self) -> bool:
@@ -576,7 +650,16 @@ class Recorder:
         """
         if self._every > 1 and number % self._every:
             self._skipped.add_results(rows)
-            return
+        else:
+            self._put_off(self._write_results, (number, rows, context, load))
+
+    def _write_results(
+        self,
+        number: int,
+        rows: Sequence[tuple[str, int | None, int, bool]],
+        context: tuple[int, int],
+        load: tuple[int, int],
+    ) -> None:
         known = self._interned.get
         values: list[int] = []
         for request_id, correct, tokens, overshoot in rows:
@@ -588,12 +671,25 @@ class Recorder:
                 min(tokens, UNKNOWN),
                 entry & _UINT8 | RowFlag.OVERSHOOT if overshoot else entry & _UINT8,
             )
-        self._ring.rows(number, (len(rows), *context, *load), values)
+        total, longest = context
+        queued, running = load
+        batch = (
+            len(rows) & UNKNOWN,
+            min(total, UNKNOWN_LENGTH),
+            min(longest, UNKNOWN_LENGTH),
+            queued & UNKNOWN,
+            running & UNKNOWN,
+        )
+        self._ring.rows(number, batch, values)
 
     def flush_skipped(self) -> None:
         """Writes what sampling left out since the last time."""
         if self._skipped.something:
-            self._ring.skipped(self._skipped.take())
+            self._put_off(self._ring.skipped, (self._skipped.take(),))
+
+    def device(self, *record: Any) -> None:
+        """Takes the device's boundaries of a cycle, as `RingWriter.device`."""
+        self._put_off(self._ring.device, record)
 
 
 def _shortened(request_id: str) -> str:

@@ -11,6 +11,7 @@ from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .clock import DeviceClock
+from .faults import pass_on
 from .layout import DEVICE_PHASES, MAX_MARKS, DeviceFlag
 
 if TYPE_CHECKING:
@@ -143,8 +144,38 @@ def supports_events(torch_module: Any, device_type: str) -> str:
         if end.query():
             start.elapsed_time(end)
     except Exception as error:  # noqa: BLE001 - whatever a backend raises for what it lacks
+        pass_on(error)
         return f"Device {name} has no timing events: {_first_line(error)}."
     return ""
+
+
+def make_timers(
+    torch_module: Any, device_type: str, emit: Emit, counters: Counters
+) -> tuple[SyncTimer | None, DeviceTimer | None, str]:
+    """Makes what times a device; raises nothing of its own.
+
+    Args:
+        torch_module: The server's torch.
+        device_type: Such as `cuda`.
+        emit: As in `DeviceTimer`.
+        counters: Where that which could not be timed is counted.
+
+    Returns:
+        What waits for the device and what records events, None where the device has no such
+        thing, and why it has no events, as a sentence; empty if it has.
+    """
+    sync: SyncTimer | None = None
+    if device_type.partition(":")[0] == "cpu":  # there is nothing to wait for
+        return None, None, supports_events(torch_module, device_type)
+    try:
+        sync = SyncTimer(torch_module, device_type, counters)
+        reason = supports_events(torch_module, device_type)
+        if not reason:
+            return sync, DeviceTimer(torch_module, device_type, emit, counters), ""
+    except Exception as error:  # noqa: BLE001 - without timers it is traced all the same
+        pass_on(error)
+        return sync, None, f"{_first_line(error)}."
+    return sync, None, reason
 
 
 def _first_line(error: BaseException) -> str:
@@ -179,6 +210,7 @@ class SyncTimer:
             else:
                 device.synchronize()
         except Exception as error:  # noqa: BLE001 - the server meets it by itself
+            pass_on(error)
             self.failed = True
             self._counters.failure = f"Sync timing is off: {_first_line(error)}."
 
@@ -513,7 +545,8 @@ class DeviceTimer:
         elapsed = events[0].elapsed_time
         try:
             distances = [int(elapsed(event) * _NS_PER_MS + 0.5) for event in events]
-        except Exception:  # noqa: BLE001 - an event was lost, or the device is broken
+        except Exception as error:  # noqa: BLE001 - an event was lost, or the device is broken
+            pass_on(error)
             self._read_partly(cycle)
             return
         if cycle.number != _UNFINISHED:
@@ -564,6 +597,7 @@ class DeviceTimer:
 
     def _switch_off(self, error: BaseException) -> None:
         """Stops for good: an error of the device stays, and the server meets it by itself."""
+        pass_on(error)
         self.failed = True
         self.pending = 0
         self._running = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from . import older, ranges, timers  # loaded when first used: see bootstrap
+from . import faults, older, ranges, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
 from .engines import sglang_releases as releases  # as they are
 from .hooks import (
@@ -37,7 +37,7 @@ from .layout import (
     State,
     Word,
 )
-from .recorder import Recorder
+from .recorder import HOLD, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,8 +59,8 @@ class Tracer:
     """The probe in one scheduler process, from arming to leaving.
 
     Nothing here may raise into the server: what goes wrong is written into the ring and
-    takes the probe out. `Exception` alone is caught: a KeyboardInterrupt or SystemExit that
-    a signal handler raises while our code runs is the server's.
+    takes the probe out. Only what a signal handler of the server raises while our code runs is
+    the server's: `Exception` alone is caught, and handed on if it came out of a handler.
 
     Args:
         ring: The ring, already mapped.
@@ -71,6 +71,7 @@ class Tracer:
         self._ring = ring
         self._forget = forget
         self._recorder = Recorder(ring, fail=self.fail)
+        self._recorder.hold = 2 * HOLD
         self._recorder.health_checks = engine.HEALTH_CHECK_PREFIX
         self._counters: timers.Counters | None = None
         self._patches = Patches()
@@ -82,7 +83,7 @@ class Tracer:
         self._older: older.Older | None = None
         self._sizes: tuple[tuple[str, int], ...] = ()
         self._has_extend = False
-        self._worker_known = self._installed = False
+        self._worker_known = self._installed = self._sized = False
         self._active = False
         self._idle_calls = 0
         self._drain_at_ns = 0
@@ -126,7 +127,12 @@ class Tracer:
             raise LookupError(f"{self._info['engine']} has no {', '.join(self._missing)}")
 
     def fail(self, error: BaseException) -> None:
-        """Writes down an error of the probe's own and takes the probe out; never raises."""
+        """Writes down an error of the probe's own and takes the probe out.
+
+        Raises:
+            BaseException: The error itself, where it is the server's.
+        """
+        faults.pass_on(error)
         if not self._active:
             return
         trace = error.__traceback__
@@ -211,6 +217,7 @@ class Tracer:
         self._sizes = tuple(
             (name, getattr(arguments, argument, None) or 0) for name, argument in engine.SIZES
         )
+        self._sized = bool(chosen.worker.sizes)
         self._missing += chosen.worker.lacks
         where, self._counts, surplus = chosen.worker.counts or chosen.release.counts
         usual = where == releases.RESULT and self._counts and not surplus
@@ -258,15 +265,11 @@ class Tracer:
             return "The server has no torch, or names no device."
         if kind == "cpu":
             return "The server runs on the CPU, which has no timing events."
-        try:
-            counters = self._counters = timers.Counters()
-            self._recorder.sync = timers.SyncTimer(torch, kind, counters)
-            reason = timers.supports_events(torch, kind)
-            if not reason:
-                emit = self._ring.device
-                self._recorder.boundaries = timers.DeviceTimer(torch, kind, emit, counters)
-        except Exception as error:  # noqa: BLE001 - a server without timing is traced all the same
-            return f"{type(error).__name__}: {error}"
+        counters = self._counters = timers.Counters()
+        recorder = self._recorder
+        recorder.sync, recorder.boundaries, reason = timers.make_timers(
+            torch, kind, recorder.device, counters
+        )
         return reason
 
     def _make_ranges(self) -> None:
@@ -275,6 +278,12 @@ class Tracer:
             self._recorder.ranges, self._info["ranges"] = ranges.make_ranges(sys.modules)
         else:
             self._info["ranges"] = NO_TOOL
+
+    def _note_end_of_ranges(self, error: str) -> None:
+        """Tells that NVTX failed; the ranges have switched themselves off."""
+        self._recorder.ranges = None
+        self._info["ranges"] = f"NVTX off: it failed with {error}"
+        self._tell()
 
     def _note_sizes(self, args: tuple[Any, ...]) -> None:
         try:
@@ -317,6 +326,8 @@ class Tracer:
             else:
                 count = getattr(scheduler, engine.CYCLE_COUNT)
                 recorder.number = self._older.ran(result, batch, count)
+            if not recorder.timing and recorder.kind == Kind.SPECULATIVE and self._sized:
+                self._note_sizes((_worker_of(scheduler),))
             as_graph = getattr(result, engine.RAN_AS_GRAPH, None)
             if as_graph:
                 recorder.ran(Graph.VERIFY, Graph.GRAPH)
@@ -339,6 +350,8 @@ class Tracer:
             recorder = self._recorder
             if recorder.pending:
                 self._drain(time_ns)
+            if recorder.ranges is not None and recorder.ranges.error:
+                self._note_end_of_ranges(recorder.ranges.error)
             # By the value: hashing an enum's member runs Python.
             kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
             number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
@@ -396,6 +409,7 @@ class Tracer:
                 looked, older_one.early = older_one.early, None
             else:
                 looked = _look(batch.reqs)
+            recorder.flush_if_due(since)  # here the host would wait for the device
             recorder.charge_since(since)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
@@ -453,6 +467,7 @@ class Tracer:
             if recorder.pending and time_ns >= self._drain_at_ns:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
                 self._drain(time_ns)
+            recorder.flush()
             self._ring.words[Word.IDLE_CALLS] = self._idle_calls
             if self._asked_to_leave(time_ns):
                 self._finish(time_ns)
@@ -470,6 +485,7 @@ class Tracer:
             recorder.end(time_ns)
         recorder.flush_skipped()
         self._drain(time_ns)
+        recorder.flush()
         abandoned = time_ns - self._ring.words[Word.HEARTBEAT_NS] > QUIET_NS
         path = self._ring.path() if abandoned else ""
         self._leave(State.DETACHED)
@@ -496,19 +512,28 @@ class Tracer:
 
         extras = (self._recorder.boundaries, self._recorder.ranges)
         closing = [extra.close for extra in extras if extra is not None]
-        _take_all((restore, *closing, self._tell, self._forget, say, self._ring.close))
+        _take_all(
+            (
+                restore,
+                self._recorder.flush,
+                *closing,
+                self._tell,
+                self._forget,
+                say,
+                self._ring.close,
+            )
+        )
 
 
 def _take_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Takes every step whatever the others raise; what is not an Exception is raised at the end."""
+    """Takes every step whatever the others raise; what is the server's is raised at the end."""
     raised: BaseException | None = None
     for step in steps:
         try:
             step()
-        except Exception:  # noqa: BLE001, PERF203, S112 - nothing may reach the server
-            continue
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised = error
+        except BaseException as error:  # noqa: BLE001, PERF203 - what is the server's is raised below
+            if not isinstance(error, Exception) or faults.is_foreign(error):
+                raised = error
     if raised is not None:
         raise raised
 

@@ -26,6 +26,13 @@ class ForwardMode(IntEnum):
     DECODE = 2
 
 
+class Algorithm(IntEnum):
+    """How a server speculates."""
+
+    NONE = 1
+    EAGLE3 = 2
+
+
 @dataclass
 class Request:
     """One request of a batch."""
@@ -176,6 +183,7 @@ class Scheduler:
         self.tp_worker = TpModelWorker()
         self.model_worker = EAGLEWorkerV2(self.tp_worker)
         self.batch_result_processor = Processor()
+        self.spec_algorithm = Algorithm.EAGLE3
         self.forward_ct = 0
         self.idle_calls = 0
         self.waiting_queue: list[Request] = []
@@ -187,7 +195,8 @@ class Scheduler:
         batch.forward_iter = self.forward_ct
         self.model_worker.forward_batch_generation(batch)
         as_graph = self.tp_worker.model_runner.decode_cuda_graph_runner is not None
-        return Result([2] * len(batch.reqs), can_run_cuda_graph=as_graph)
+        count = len(batch.reqs)
+        return Result([2] * count, can_run_cuda_graph=as_graph)
 
     def process_batch_result(self, batch: Batch, result: Result) -> None:
         """Hands out the tokens."""

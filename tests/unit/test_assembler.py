@@ -346,10 +346,18 @@ def test_a_text_with_a_lost_part_is_no_text() -> None:
 
 @pytest.mark.parametrize(
     ("name", "group"),
-    [("TP0", ""), ("DP1 TP0", "DP1"), ("DP12 PP0 TP3", "DP12"), ("PP1 TP0", "")],
+    [
+        ("TP0", ""),
+        ("DP1 TP0", "DP1"),
+        ("DP12 PP0 TP3", "DP12"),
+        ("PP1 TP0", ""),
+        ("MOE_DP1 TP2", ""),
+        ("ENGINE2 TP0", "ENGINE2"),
+        ("ENGINE2 DP1 TP0", "ENGINE2 DP1"),
+    ],
 )
 def test_ranks_of_a_replica_are_a_group(name: str, group: str) -> None:
-    """The replica in a rank's name is its group."""
+    """The replica in a rank's name, and a later engine, is its group."""
     assert group_of(name) == group
 
 

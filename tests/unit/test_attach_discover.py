@@ -29,15 +29,35 @@ TREE = {
 ROOTS = {12: 11, 13: 11, 22: 20, 23: 20}
 
 
+def title_of(release: str, **rank: int) -> str:
+    """The title as a release of SGLang composes it from the ranks of what there are several of.
+
+    Read in `run_scheduler_process` and `configure_scheduler_process` of 0.4.6 to 0.5.23.
+    """
+    order = {
+        "0.4.6": ("DP", "TP"),
+        "0.5.1": ("DP", "TP", "EP", "PP"),
+        "0.5.6": ("DP", "PP", "TP", "EP"),
+        "0.5.9": ("DP", "PP", "ATTN_CP", "MOE_DP", "TP", "EP"),
+    }[release]
+    return "sglang::scheduler" + "".join(f"_{one}{rank[one]}" for one in order if one in rank)
+
+
 @pytest.mark.parametrize(
     ("title", "name"),
     [
-        ("sglang::scheduler", "TP0"),
-        ("sglang::scheduler_TP0", "TP0"),
-        ("sglang::scheduler_TP11", "TP11"),
-        ("sglang::scheduler_DP1_PP0_TP3_EP2", "DP1 PP0 TP3 EP2"),
-        ("sglang::scheduler_DP0_ATTN_CP1_MOE_DP2_TP3", "DP0 ATTN_CP1 MOE_DP2 TP3"),
+        (title_of("0.4.6", TP=0), "TP0"),
+        (title_of("0.4.6", DP=1, TP=0), "DP1 TP0"),
+        (title_of("0.5.1", DP=1, TP=3, EP=2, PP=0), "DP1 TP3 EP2 PP0"),
+        (title_of("0.5.6"), "TP0"),
+        (title_of("0.5.6", DP=1), "DP1"),
+        (title_of("0.5.6", DP=1, PP=0, TP=3, EP=2), "DP1 PP0 TP3 EP2"),
+        (title_of("0.5.9", TP=11), "TP11"),
+        (title_of("0.5.9", DP=0, ATTN_CP=1, MOE_DP=2, TP=3), "DP0 ATTN_CP1 MOE_DP2 TP3"),
         ("sglang::detokenizer", None),
+        ("sglang::detokenizer_router", None),
+        ("sglang::tokenizer_worker:71", None),
+        ("sglang::data_parallel_controller", None),
         ("sglang::schedulers", None),
         ("python", None),
         ("", None),
@@ -46,6 +66,36 @@ ROOTS = {12: 11, 13: 11, 22: 20, 23: 20}
 def test_rank_is_named_by_its_title(title: str, name: str | None) -> None:
     """A scheduler's title gives its rank, in the order of the title; others give none."""
     assert discover.rank_name(title) == name
+
+
+def test_engine_within_any_program_is_its_server() -> None:
+    """`sglang.Engine` starts its schedulers below the program, whatever that is called."""
+    table = {
+        1: _Process(1, 0, ("/sbin/init",)),
+        5: _Process(5, 1, ("/opt/bin/rollout", "--epochs", "3")),
+        6: _Process(6, 5, ("sglang::scheduler",)),
+        7: _Process(7, 5, ("sglang::tokenizer_worker:7",)),
+    }
+    roots = discover._roots(table)
+    assert roots == {6: 5}
+    assert discover._root_of(7, table, {5}) == 5
+
+
+def test_ranks_are_numbered_by_engine_in_the_order_of_their_start() -> None:
+    """A title that comes again is of a later engine, also if its process id is lower."""
+    table = {
+        pid: _Process(pid, 1, (title,), began=began)
+        for pid, title, began in (
+            (9, "sglang::scheduler_TP0", 1),
+            (8, "sglang::scheduler_TP1", 1),
+            (3, "sglang::scheduler_TP0", 2),
+        )
+    }
+    assert [(rank.name, rank.pid) for rank in discover._ranks(table, table)] == [
+        ("TP0", 9),
+        ("TP1", 8),
+        ("ENGINE2 TP0", 3),
+    ]
 
 
 def test_names_sort_by_number() -> None:

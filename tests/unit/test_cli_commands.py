@@ -44,7 +44,7 @@ def test_the_version_is_printed() -> None:
     assert (result.exit_code, result.output) == (0, f"spectrace {__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["attach", "detach", "mode", "status", "serve"])
+@pytest.mark.parametrize("command", ["attach", "detach", "mode", "status", "doctor", "serve"])
 def test_every_command_explains_itself(command: str) -> None:
     """Help costs nothing and names no flag that does nothing."""
     result = RUNNER.invoke(app, [command, "--help"])
@@ -193,6 +193,7 @@ def look_at_servers(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: s
     view = RingView(folder / "71")
     view.set_word(Word.STATE, State.TRACING)
     view.set_word(Word.CYCLES, 1234)
+    view.set_word(Word.LOST_RECORDS, 5)
     view.set_word(Word.CONTROLLER_PID, os.getpid())
     view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
     view.close()
@@ -208,10 +209,10 @@ def test_status_lists_ranks_and_who_traces_them(
 ) -> None:
     """One line a rank, the server named once."""
     lines = look_at_servers(monkeypatch, tmp_path).splitlines()
-    assert lines[0].split() == ["server", "rank", "process", "state", "timing", "cycles"]
-    own = str(os.getpid())
-    assert lines[1].split() == ["70", "TP0", "71", "traced", "by", "process", own, "off", "1,234"]
-    assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013", "\u2013"]
+    assert lines[0].split() == ["server", "rank", "process", "state", "timing", "cycles", "lost"]
+    words = f"70 TP0 71 traced (loop) by process {os.getpid()} off 1,234 5"  # a ring without code
+    assert lines[1].split() == words.split()
+    assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013", "\u2013", "\u2013"]
 
 
 def test_status_is_also_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -220,6 +221,7 @@ def test_status_is_also_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     (server,) = msgspec.json.decode(output)
     assert server["server_pid"] == 70
     assert server["ranks"][0]["controller_pid"] == os.getpid()
+    assert server["ranks"][0]["losses"]["records"] == 5
     assert server["ranks"][1]["state"] == "not traced"
 
 
@@ -245,6 +247,56 @@ def test_a_reader_that_is_silent_reads_no_more(tmp_path: Path) -> None:
     view.close()
     assert (quiet.state, quiet.controller_pid) == ("traced", None)
     assert heard.controller_pid == os.getpid()
+
+
+def test_a_loop_that_nobody_traces_is_asleep(tmp_path: Path) -> None:
+    """It brought its own probe, which waits for the next reader: nothing has left."""
+    make_ring(tmp_path / "ring").close()
+    view = RingView(tmp_path / "ring")
+    states = []
+    for state, code_bytes in ((State.DETACHED, 0), (State.LOADED, 0), (State.DETACHED, 9)):
+        view.set_word(Word.STATE, state)
+        view.set_word(Word.CODE_BYTES, code_bytes)
+        states.append(status.describe(RUN.ranks[0], view, 0))
+    view.close()
+    assert [rank.state for rank in states] == ["asleep", "asleep", "left"]
+    assert [status._state(rank) for rank in states] == [
+        "asleep (loop)",
+        "asleep (loop)",
+        "left (injected), nobody reads",
+    ]
+
+
+def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) -> None:
+    """An untried release, what is not seen, ranges that broke, and boundaries without times."""
+    writer = make_ring(tmp_path / "ring")
+    writer.info(
+        {
+            "untried": "Untried: a release.",
+            "missing": ["Worker.draft", "Worker.verify"],
+            "ranges": "NVTX on",
+            "ranges_error": "RuntimeError: full",
+        }
+    )
+    writer.close()
+    view = RingView(tmp_path / "ring")
+    for word, count in (
+        (Word.NO_EVENT, 1000),
+        (Word.EVENT_LOST, 200),
+        (Word.EVENT_CAPTURING, 30),
+        (Word.EVENT_OTHER_STREAM, 4),
+    ):
+        view.set_word(word, count)
+    ranks = tuple(status.describe(rank, view, 0) for rank in RUN.ranks)
+    view.close()
+    server = status.ServerStatus(run_id="", server_pid=70, command=(), ranks=ranks)
+    assert status.notes([server]) == [
+        "70: Untried: a release.",
+        "70: Not seen: Worker.draft, Worker.verify.",
+        "70: NVTX off after an error: RuntimeError: full",
+        "70: TP0: 1,234 boundaries of the device were not timed.",
+        "70: TP1: 1,234 boundaries of the device were not timed.",
+    ]
 
 
 @pytest.fixture

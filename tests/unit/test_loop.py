@@ -2,82 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import stat
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from spectrace.attach import discover, ring_file
+from spectrace.attach import discover
 from spectrace.attach.discover import _Process, find_by_pid
 from spectrace.attach.loops import Loop
-from spectrace.attach.session import End, TraceSession
-from spectrace.collect.ring_view import RingView
+from spectrace.attach.session import End
 from spectrace.loop import Tracer
-from spectrace.model import Cycle, CycleKind, RequestRow
+from spectrace.model import CycleKind, RequestRow
 from spectrace.probe.layout import ABANDONED_NS, State, Word
-
-SHORT_S = 0.05  # the loop runs in this thread: it cannot answer while we wait for it
-
-
-@pytest.fixture
-def tracer() -> Iterator[Tracer]:
-    """The tracer of this very process."""
-    tracer = Tracer("a loop", algorithm="EAGLE3")
-    assert tracer.problem == ""
-    yield tracer
-    tracer.close()
-
-
-def attached() -> TraceSession:
-    """A session with this process."""
-    return TraceSession(find_by_pid(os.getpid()), timeout_s=SHORT_S)
-
-
-def header(tracer: Tracer) -> RingView:
-    """The ring from outside."""
-    assert tracer.path is not None
-    return RingView(tracer.path)
-
-
-def word(tracer: Tracer, place: int) -> int:
-    """A header word."""
-    view = header(tracer)
-    value = view.word(place)
-    view.close()
-    return value
-
-
-def set_word(tracer: Tracer, place: int, value: int) -> None:
-    """Writes a header word, as a reader does."""
-    view = header(tracer)
-    view.set_word(place, value)
-    view.close()
-
-
-def all_of(session: TraceSession) -> list[Cycle]:
-    """Every cycle there is, by number; ends the session."""
-    cycles = {cycle.number: cycle for cycle in session.poll()}
-    session.detach()
-    cycles.update((cycle.number, cycle) for cycle in session.last_cycles)
-    return [cycles[number] for number in sorted(cycles)]
-
-
-def phases(cycle: Cycle) -> list[str]:
-    """The phases of a cycle, those of no length left out."""
-    return [phase.name.value for phase in cycle.ranks[0].phases]
-
-
-def turn(tracer: Tracer, *names: str) -> None:
-    """A speculative cycle of one request with these phases."""
-    with tracer.cycle("speculative", ["a"], steps=3, topk=1, draft_tokens=4) as cycle:
-        for name in names:
-            with tracer.phase(name):
-                time.sleep(1e-5)
-        cycle.accepted({"a": 2})
+from tests.helpers.own_loop import all_of, attached, phases, set_word, turn, word
 
 
 def test_a_cycle_arrives_as_it_was_written(tracer: Tracer) -> None:
@@ -179,108 +116,15 @@ def test_what_the_loop_raises_goes_on_its_way(tracer: Tracer) -> None:
     assert phases(whole)[:2] == ["resolve", "draft"]
 
 
-def test_mistakes_are_told_to_the_reader(tracer: Tracer) -> None:
-    """Unknown names are no exceptions: the cycle is recorded, and attach says what was wrong."""
-    mistaken: Any = tracer
-    with attached() as session:
-        with (
-            mistaken.cycle("guess", ["a"]) as cycle,
-            mistaken.phase("drafft"),
-            mistaken.phase(["a list"]),
-            mistaken.phase("wait", of_cycle="the last one"),
-        ):
-            cycle.accepted({"a": -1})
-            cycle.accepted("nonsense")
-        told = " ".join(session.facts().unhooked)
-        (seen,) = all_of(session)
-    assert seen.kind is CycleKind.OTHER
-    assert "'guess'" in told
-    assert "'drafft'" in told
-    assert tracer.problem == ""
-
-
-class OnDevice:
-    """A count on a device: reading it would make the loop wait."""
-
-    def _read(self, *_: object) -> Any:
-        raise AssertionError("read on the host")
-
-    __int__ = __index__ = __bool__ = __float__ = __eq__ = __lt__ = __gt__ = _read
-    __add__ = __radd__ = __iter__ = __len__ = __array__ = tolist = item = cpu = _read
-    __hash__ = object.__hash__
-
-
-def test_a_count_on_a_device_is_never_read(tracer: Tracer) -> None:
-    """It counts as unknown, and the reader is told why."""
-    on_device: Any = OnDevice()
-    with attached() as session:
-        with tracer.cycle("speculative", ["a"], steps=1, topk=1, draft_tokens=2) as cycle:
-            cycle.accepted({"a": on_device}, output_tokens={"a": on_device})
-        told = " ".join(session.facts().unhooked)
-        (seen,) = all_of(session)
-    assert seen.requests == (RequestRow(request_id="a", correct_drafts=None, output_tokens=0),)
-    assert "OnDevice" in told
-
-
-def test_the_ring_is_private_and_goes_with_the_tracer(tracer: Tracer) -> None:
-    """Its file is the one that attach looks for, 0600 with all its memory, until `close`."""
-    path = tracer.path
-    assert path == ring_file.ring_path(os.getpid())
-    status = path.stat()
-    assert stat.S_IMODE(status.st_mode) == 0o600
-    assert status.st_blocks * 512 >= status.st_size
-    tracer.close()
-    assert not path.exists()
-    turn(tracer, "draft")
-
-
-def test_a_second_tracer_does_nothing_and_says_why(tracer: Tracer) -> None:
-    """One process has one ring; the second loop goes on untraced."""
-    second = Tracer("another loop")
-    assert "traced already" in second.problem
-    turn(second, "draft")
-    second.idle()
-    second.close()
-    assert tracer.path is not None
-    assert tracer.path.exists()
-
-
-def test_without_memory_the_loop_goes_on() -> None:
-    """A ring that cannot be had is a sentence, not an exception, and leaves no file."""
-    tracer = Tracer("a loop", ring_bytes=1 << 60)
-    assert "/dev/shm" in tracer.problem  # noqa: S108 - the name
-    assert tracer.path is None
-    turn(tracer, "draft")
-    path = ring_file.ring_path(os.getpid())
-    assert not list(path.parent.glob(f"*{path.name}*"))
-
-
 def test_an_error_of_its_own_ends_the_tracer_alone(tracer: Tracer) -> None:
     """The loop does not notice; the reader sees that the probe failed."""
     with attached() as session:
         turn(tracer, "draft")
-        tracer._probe._recorder = object()
+        tracer._probe.recorder = object()
         turn(tracer, "draft")
         turn(tracer, "draft")
         assert session.end is End.PROBE_FAILED
     assert "AttributeError" in tracer.problem
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_not_traced(tracer: Tracer) -> None:
-    """Its cycles do not come between the parent's, and the ring stays the parent's."""
-    with attached() as session:
-        turn(tracer, "draft")
-        child = os.fork()
-        if not child:
-            turn(tracer, "draft")
-            tracer.close()
-            os._exit(0 if "forked child" in tracer.problem else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        turn(tracer, "draft")
-        assert [cycle.number for cycle in all_of(session)] == [1, 2]
-    assert tracer.path is not None
-    assert tracer.path.exists()
 
 
 def test_it_sleeps_when_the_reader_has_left_and_wakes_for_the_next(tracer: Tracer) -> None:
@@ -345,16 +189,3 @@ def test_processes_with_ranks_step_together(second: Loop, roots: dict[int, int])
         12: _Process(12, 10, ("python",), second),
     }
     assert discover._roots(table) == roots
-
-
-def test_a_closed_tracer_does_not_take_the_file_of_the_next_one(tracer: Tracer) -> None:
-    """When the first one is collected, the second one's ring is still there to attach to."""
-    tracer.close()
-    second = Tracer("second")
-    try:
-        gc.collect()
-        assert second.path is not None
-        assert second.path.exists()
-        assert not second.problem
-    finally:
-        second.close()

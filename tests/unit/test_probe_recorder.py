@@ -49,6 +49,7 @@ class Calls:
         self.pending = 0
         self.failed = False
         self.broken = False
+        self.error = ""
 
     def _note(self, *what: object) -> None:
         if self.broken:
@@ -341,6 +342,68 @@ def test_sync_waits_before_every_stamp(ring: RingWriter) -> None:
     recorder.mark(Ph.SCHEDULE)
     recorder.begin(monotonic_ns(), Kind.DECODE, 1)
     assert calls.told == ["sync"] * 3
+
+
+def test_sync_waits_for_no_cycle_that_sampling_skips(ring: RingWriter) -> None:
+    """Of ten cycles, one in five kept: at the start of each of two, at its mark, at its end."""
+    ring.words[Word.MODE] = mode_word(Mode.SYNC)
+    ring.words[Word.SAMPLE_EVERY] = 5
+    calls = Calls()
+    recorder = Recorder(ring, sync=calls)
+    recorder.begin(monotonic_ns(), Kind.DECODE, 1, 1)  # here it learns that it is to sync
+    before = len(calls.told)
+    for number in range(2, 12):
+        recorder.begin(monotonic_ns(), Kind.DECODE, 1, number)
+        if recorder.timing:
+            recorder.mark(Ph.SCHEDULE)
+    assert len(calls.told) - before == 2 * 3
+
+
+def test_records_are_held_back_and_written_in_their_order(
+    recorder: Recorder, ring: RingWriter, ring_path: Path
+) -> None:
+    """Cycles, results and device times come out as they went in, once so many are there."""
+    recorder.hold = 5
+    for number in (1, 2):
+        recorder.begin(monotonic_ns(), Kind.DECODE, 1, number)
+        recorder.end(monotonic_ns())
+        recorder.results(number, [("a", 1, 2, False)])
+    assert (list(decoded(ring_path)), ring.words[Word.CYCLES]) == ([], 0)
+    recorder.device(2, 1000, 10, 0, bytes([Ph.DRAFT, 0]), [0, 500])
+    kinds = [type(record).__name__ for record in decoded(ring_path)]
+    of_one_cycle = ["CycleRecord", "TextRecord", "RowsRecord"]  # the id is sent once
+    assert kinds == [*of_one_cycle, "CycleRecord", "RowsRecord", "DeviceRecord"]
+    assert (ring.words[Word.CYCLES], ring.words[Word.NEWEST_CYCLE]) == (2, 2)
+
+
+def test_what_is_held_back_is_due_by_its_number_or_its_age(
+    recorder: Recorder, ring_path: Path
+) -> None:
+    """Sixteen records are enough, and one is old enough 50 ms after its cycle began."""
+    recorder.hold = 100
+    began_ns = monotonic_ns()
+    for number in range(1, 17):
+        recorder.begin(began_ns, Kind.DECODE, 1, number)
+        recorder.end(began_ns)
+        recorder.flush_if_due(began_ns)
+        assert len(cycles_in(ring_path)) == (16 if number == 16 else 0)
+    recorder.begin(began_ns, Kind.DECODE, 1, 17)
+    recorder.end(began_ns)
+    recorder.flush_if_due(began_ns + 50_000_000)
+    assert len(cycles_in(ring_path)) == 16
+    recorder.flush_if_due(began_ns + 50_000_001)
+    assert len(cycles_in(ring_path)) == 17
+
+
+def test_skipped_cycles_too_are_counted_in_time(recorder: Recorder, ring: RingWriter) -> None:
+    """Where sampling keeps one cycle of many, the header's counts follow all the same."""
+    ring.words[Word.SAMPLE_EVERY] = 1000
+    recorder.hold = 100
+    began_ns = monotonic_ns()
+    recorder.begin(began_ns, Kind.DECODE, 1, 7)
+    recorder.end(began_ns)
+    recorder.flush_if_due(began_ns + 60_000_000)
+    assert (ring.words[Word.CYCLES], ring.words[Word.NEWEST_CYCLE]) == (1, 7)
 
 
 def test_other_tools_are_told_phases_with_their_lag(ring: RingWriter) -> None:

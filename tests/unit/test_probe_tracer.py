@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +23,7 @@ from tests.helpers.probe_ring import cycles_in, decoded, make_ring
 from tests.helpers.simulated_scheduler import Batch, Request, Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -61,12 +63,18 @@ class Traced:
             assert dict(vars(kind)) == content
         assert dict(vars(sys.modules[simulated.COMMON])) == self.common
 
+    def _write_what_is_held_back(self) -> None:
+        if self.view.word(Word.STATE) == State.TRACING:
+            self.tracer._recorder.flush()
+
     def cycles(self) -> list[CycleRecord]:
         """The cycle records."""
+        self._write_what_is_held_back()
         return cycles_in(self.path)
 
     def rows(self) -> list[RowsRecord]:
         """The records of results."""
+        self._write_what_is_held_back()
         return [record for record in decoded(self.path) if isinstance(record, RowsRecord)]
 
 
@@ -200,9 +208,104 @@ def test_a_probe_whose_ring_fails_still_raises_nothing(
     request = Request("b")
     traced.scheduler.step(Batch([request]))
     assert len(request.output_ids) == 3
+    traced.scheduler.on_idle()
     assert traced.view.word(Word.STATE) == State.FAILED
     assert traced.forgotten
     traced.assert_untouched()
+
+
+class Signalling(Request):
+    """A request whose reading lets a signal of the server come in, or raises by itself."""
+
+    raising: type[Exception] | None = None
+
+    @property
+    def finished_reason(self) -> str | None:
+        """Read by the probe before results are processed."""
+        if self.raising is not None:
+            raise self.raising
+        signal.raise_signal(signal.SIGUSR1)
+        return None
+
+
+def deadline(*_: object) -> None:
+    """Handles a signal of the server."""
+    raise TimeoutError("of the server")
+
+
+class Watchdog:
+    """Handles it as an object."""
+
+    def __call__(self, *_: object) -> None:
+        """Raises what the server wants."""
+        raise TimeoutError("of the server")
+
+    def bark(self, *_: object) -> None:
+        """Raises what the server wants."""
+        raise TimeoutError("of the server")
+
+
+@pytest.mark.parametrize("handler", [deadline, partial(deadline), Watchdog(), Watchdog().bark])
+def test_what_a_signal_handler_of_the_server_raises_is_the_servers(
+    traced: Traced, handler: Callable[..., None]
+) -> None:
+    """An Exception too goes on to the server, and the probe stays."""
+    traced.scheduler.step(Batch([Request("a")]))
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(TimeoutError, match="of the server"):
+            traced.scheduler.step(Batch([Signalling("b")]))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert traced.view.word(Word.STATE) == State.TRACING
+    traced.scheduler.step(Batch([Request("c")]))
+    assert traced.cycles()[-1].number == 2
+
+
+def test_what_reading_raises_without_a_signal_is_the_probes(traced: Traced) -> None:
+    """The server goes on as if nobody had read; the probe is out."""
+    traced.scheduler.step(Batch([Request("a")]))
+    request = Signalling("b")
+    request.raising = TimeoutError
+    traced.scheduler.step(Batch([request]))
+    assert len(request.output_ids) == 3
+    assert traced.view.word(Word.STATE) == State.FAILED
+
+
+def test_a_cycle_that_verifies_is_speculative_in_mode_off_too(traced: Traced) -> None:
+    """No phase is seen then, but plain decode, the baseline, is not spoiled by it."""
+    traced.view.set_word(Word.MODE, layout.mode_word(Mode.OFF))
+    traced.scheduler.step(Batch([Request("a")]))
+    traced.scheduler.on_idle()
+    (cycle,) = traced.cycles()
+    assert (cycle.kind, cycle.steps, cycle.marks) == (CycleKind.SPECULATIVE, 5, ())
+
+
+class BrokenRanges:
+    """NVTX ranges that failed and are off."""
+
+    error = "OSError: made by the test"
+
+    def cycle_begin(self, number: int) -> None:
+        """Nothing any more."""
+
+    def phase(self, mark: int) -> None:
+        """Nothing any more."""
+
+    def cycle_end(self, number: int) -> None:
+        """Nothing any more."""
+
+    def close(self) -> None:
+        """Nothing any more."""
+
+
+def test_an_error_of_nvtx_is_told(traced: Traced) -> None:
+    """Whoever reads the ring learns that the ranges ended, and why."""
+    traced.scheduler.step(Batch([Request("a")]))
+    traced.tracer._recorder.ranges = BrokenRanges()
+    traced.scheduler.step(Batch([Request("a")]))
+    assert traced.view.info()["ranges"] == "NVTX off: it failed with OSError: made by the test"
+    assert traced.tracer._recorder.ranges is None
 
 
 def test_a_told_probe_without_a_reader_takes_its_file_along(traced: Traced) -> None:
