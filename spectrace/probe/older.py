@@ -30,14 +30,24 @@ class Older:
             itself hands out the tokens; None where it does not, or it is not known.
     """
 
-    __slots__ = ("_counts", "_in_order", "_numbered", "_verified", "_waiting", "early", "is_early")
+    __slots__ = (
+        "_counts",
+        "_in_order",
+        "_numbered",
+        "_sums",
+        "_verified",
+        "_waiting",
+        "early",
+        "is_early",
+    )
 
     def __init__(self, chosen: releases.Chosen, *, in_order: bool) -> None:
         self._numbered = chosen.release.numbered
-        self._counts = chosen.worker.counts or chosen.release.counts
+        self._counts = chosen.counts
         self._in_order = in_order
         self._waiting: list[tuple[int, int]] = []  # identity of a result, number of its cycle
         self._verified: Any = None
+        self._sums: list[tuple[int, int]] = []  # verifies and correct drafts of each request
         self.is_early = chosen.worker.early
         self.early: Any = None
 
@@ -86,9 +96,32 @@ class Older:
         if isinstance(value, tuple) and len(value) > releases.VERIFIED_PLACE:
             self._verified = value[releases.VERIFIED_PLACE]
 
-    def correct(self, result: Any) -> Sequence[int] | None:
-        """Correct drafts of each request as the server has counted them; None: it does not say."""
+    def look(self, reqs: Sequence[Any], early: Any) -> None:
+        """Takes down what the requests have before their worker runs.
+
+        Args:
+            reqs: The requests of the batch.
+            early: What the tracer wants to know again when their results are processed.
+        """
+        self.early = early
+        if self._counts[0] == releases.REQUEST:
+            self._sums = [self._sum_of(request) for request in reqs]
+
+    def _sum_of(self, request: Any) -> tuple[int, int]:
+        return getattr(request, releases.VERIFIES), getattr(request, self._counts[1])
+
+    def correct(
+        self, result: Any, looked: Sequence[tuple[Any, int, bool]]
+    ) -> Sequence[int | None] | None:
+        """Correct drafts of each request as the server has counted them; None: it does not say.
+
+        Args:
+            result: What `run_batch` gave back.
+            looked: The requests, with what they had before.
+        """
         where, name, surplus = self._counts
+        if where == releases.REQUEST:
+            return self._grown(looked)
         holder = self._verified if where == releases.VERIFIED else result
         self._verified = None
         found = getattr(holder, name, None) if name else None
@@ -97,3 +130,14 @@ class Older:
         if not getattr(found, "is_cpu", False):  # reading it would wait for the device
             return None
         return [count - surplus for count in found.tolist()]
+
+    def _grown(self, looked: Sequence[tuple[Any, int, bool]]) -> list[int | None] | None:
+        """By how much the sums have grown, None for a request that was not verified."""
+        before, self._sums = self._sums, []
+        if len(before) != len(looked):
+            return None
+        grown: list[int | None] = []
+        for (request, _, _), (verifies, correct) in zip(looked, before):  # noqa: B905 - same length
+            verifies_now, correct_now = self._sum_of(request)
+            grown.append(correct_now - correct if verifies_now > verifies else None)
+        return grown

@@ -219,7 +219,7 @@ class Tracer:
         )
         self._sized = bool(chosen.worker.sizes)
         self._missing += chosen.worker.lacks
-        where, self._counts, surplus = chosen.worker.counts or chosen.release.counts
+        where, self._counts, surplus = chosen.counts
         usual = where == releases.RESULT and self._counts and not surplus
         if not (usual and chosen.release.numbered and not chosen.worker.early):
             stages = getattr(scheduler, "pp_size", 1) or 1
@@ -357,7 +357,7 @@ class Tracer:
             number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
             recorder.begin(time_ns, kind, len(batch.reqs), number)
             if self._older is not None and self._older.is_early:
-                self._older.early = _look(batch.reqs)
+                self._older.look(batch.reqs, _look(batch.reqs))
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
         except BaseException:
@@ -424,7 +424,7 @@ class Tracer:
             if self._older is None:
                 correct = getattr(result, self._counts, None)
             else:
-                correct = self._older.correct(result)
+                correct = self._older.correct(result, requests)
             if correct is None or len(correct) != len(requests):
                 correct = (None,) * len(requests)
             recorder.results(

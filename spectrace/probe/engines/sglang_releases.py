@@ -21,8 +21,9 @@ TARGET = -1
 Version = tuple[int, int, int, int]  # the last number is that of a post release
 Target = tuple[str, str, int, int]
 # Where the correct drafts of each request are found when `process_batch_result` has returned:
-# in the result or in what `verify` gave back, under which name, and how many tokens of each
-# number were not drafted. A number of a tensor on the CPU is as good as one of a list.
+# in the result, in what `verify` gave back or in the request, which has the sum of all its
+# cycles; under which name, empty for nowhere; and how many tokens of each number were not
+# drafted. A tensor on the CPU is as good as a list.
 Counts = tuple[str, str, int]
 
 OLDEST: Version = (0, 4, 6, 0)
@@ -32,7 +33,8 @@ NEWEST: Version = (0, 5, 23, 0)
 # before 0.5.3 lack the first.
 WORKER_NAMES = ("model_worker", "draft_worker", "tp_worker")
 
-RESULT, VERIFIED = "result", "verify"
+RESULT, VERIFIED, REQUEST = "result", "verify", "request"
+VERIFIES = "spec_verify_ct"  # of a request: its verifies
 VERIFIED_PLACE = 1  # of the verify output in what `verify` gives back
 UNCOUNTED = (RESULT, "", 0)
 
@@ -48,25 +50,28 @@ class Release:
         since: Its first release.
         numbered: Whether a batch carries the number of its cycle, as `forward_iter`.
         counts: Where the correct drafts are.
+        counter: Of a request, what sums up its correct drafts; empty where nothing does.
         padded: Path from the scheduler to the batch size of the target's graph.
         ready: Places and functions of which one is called first in `process_batch_result` once
             the results are on the CPU.
     """
 
-    __slots__ = ("counts", "numbered", "padded", "ready", "since")
+    __slots__ = ("counter", "counts", "numbered", "padded", "ready", "since")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a row has as many columns; a NamedTuple takes 0.2 ms to make
         self,
         since: Version,
         *,
         numbered: bool,
         counts: Counts,
+        counter: str,
         padded: str,
         ready: tuple[tuple[str, str], ...],
     ) -> None:
         self.since = since
         self.numbered = numbered
         self.counts = counts
+        self.counter = counter
         self.padded = padded
         self.ready = ready
 
@@ -92,6 +97,7 @@ RELEASES = (
         (0, 5, 14, 0),
         numbered=True,
         counts=_CORRECT,
+        counter="spec_num_correct_drafts",
         padded=_RUNNER + "decode_cuda_graph_runner.bs",
         ready=_NEW_READY,
     ),
@@ -99,6 +105,7 @@ RELEASES = (
         (0, 5, 13, 0),
         numbered=True,
         counts=_CORRECT,
+        counter="spec_num_correct_drafts",
         padded=_RUNNER + "graph_runner.bs",
         ready=_NEW_READY,
     ),
@@ -106,6 +113,7 @@ RELEASES = (
         (0, 5, 12, 0),
         numbered=True,
         counts=_CORRECT,
+        counter="spec_num_correct_drafts",
         padded=_RUNNER + "graph_runner.bs",
         ready=_RESOLVE,
     ),
@@ -113,6 +121,7 @@ RELEASES = (
         (0, 5, 11, 0),
         numbered=False,
         counts=_ACCEPTED,
+        counter="spec_accepted_drafts",
         padded=_RUNNER + "graph_runner.bs",
         ready=_RESOLVE_IDS,
     ),
@@ -120,20 +129,31 @@ RELEASES = (
         (0, 5, 7, 0),
         numbered=False,
         counts=_ACCEPT_LENGTH,
+        counter="spec_accepted_tokens",
         padded=_RUNNER + "graph_runner.bs",
         ready=_RESOLVE_IDS,
     ),
     Release(
         (0, 5, 4, 0),
         numbered=False,
-        counts=_OF_VERIFY,
+        counts=(RESULT, "accept_lens", 1),
+        counter="spec_accepted_tokens",
         padded=_RUNNER + "graph_runner.bs",
         ready=_RESOLVE_IDS,
+    ),
+    Release(
+        (0, 5, 3, 2),
+        numbered=False,
+        counts=UNCOUNTED,
+        counter="spec_accepted_tokens",
+        padded=_RUNNER + "graph_runner.bs",
+        ready=_OLD_READY,
     ),
     Release(
         (0, 5, 3, 0),
         numbered=False,
         counts=_OF_VERIFY,
+        counter="",
         padded=_RUNNER + "graph_runner.bs",
         ready=_OLD_READY,
     ),
@@ -141,6 +161,7 @@ RELEASES = (
         (0, 5, 1, 0),
         numbered=False,
         counts=_OF_VERIFY,
+        counter="",
         padded=_RUNNER + "graph_runner.bs",
         ready=_OLD_READY,
     ),
@@ -148,6 +169,7 @@ RELEASES = (
         OLDEST,
         numbered=False,
         counts=_OF_VERIFY,
+        counter="",
         padded=_RUNNER + "cuda_graph_runner.bs",
         ready=_OLD_READY,
     ),
@@ -163,7 +185,8 @@ class WorkerRow:
         targets: See above.
         sizes: The function of the worker at whose call it says how large a draft is.
         early: Whether the worker itself hands the tokens to the requests, so that they have
-            them when `process_batch_result` begins.
+            them when `process_batch_result` begins. It also cuts a result's counts at the end of
+            a request, which the server's own counts do not: the request has those.
         counts: Where the correct drafts are, if not where the release's row says.
         step: Place and function of one forward of the draft model.
         steps: Place and function that make all of them where no graph runs.
@@ -245,7 +268,6 @@ _V2_REPLAY = (
     (f"{_DRAFT}.{_DRAFT_GRAPH}", "replay", Graph.DRAFT),
     (f"{_DRAFT}.{_EXTEND_GRAPH}", "replay", Graph.DRAFT_EXTEND),
 )
-_PADDED_COUNTS = (RESULT, "accept_lens", 1)
 
 # The V1 workers: one that does all, and hands out the tokens while it verifies.
 _V1 = (
@@ -339,19 +361,9 @@ WORKERS = (
     ),
     WorkerRow(
         "EAGLEWorkerV2",
-        (0, 5, 7, 0),
-        _IN_INPUT,
-        sizes="verify",
-        step=_V2_STEP,
-        steps=_V2_STEPS,
-        graphs=_V2_REPLAY,
-    ),
-    WorkerRow(
-        "EAGLEWorkerV2",
         (0, 5, 6, 0),
         _IN_INPUT,
         sizes="verify",
-        counts=_PADDED_COUNTS,
         step=_V2_STEP,
         steps=_V2_STEPS,
         graphs=_V2_REPLAY,
@@ -361,7 +373,6 @@ WORKERS = (
         (0, 5, 4, 0),
         _IN_INPUT,
         sizes="verify",
-        counts=_PADDED_COUNTS,
         step=(_DRAFT + ".draft_runner.model", "forward"),
         steps=_V2_STEPS,
         graphs=_V2_REPLAY,
@@ -369,7 +380,7 @@ WORKERS = (
     # Its first form, in post releases of 0.5.3: one worker, which extends within verify.
     WorkerRow(
         "EAGLEWorkerV2",
-        (0, 5, 3, 0),
+        (0, 5, 3, 2),
         (
             _TARGET,
             ("worker", "forward_draft_extend", Ph.DRAFT_EXTEND, 0),
@@ -466,6 +477,13 @@ WORKERS = (
     ),
     WorkerRow(
         "NGRAMWorker",
+        (0, 5, 6, 0),
+        (*_NGRAM, ("worker", "_update_ngram_cache", Ph.DRAFT_EXTEND, 0), _NGRAM_INFO),
+        sizes="_prepare_draft_tokens",
+        early=True,
+    ),
+    WorkerRow(
+        "NGRAMWorker",
         (0, 5, 3, 1),
         (*_NGRAM, ("worker", "_update_ngram_cache", Ph.DRAFT_EXTEND, 0), _NGRAM_INFO),
         sizes="_prepare_draft_tokens",
@@ -542,11 +560,12 @@ class Chosen:
         release: Of its scheduler.
         worker: Of its worker.
         known: Whether the worker is.
+        counts: Where the correct drafts are.
         name: Which rows these are, for people.
         untried: Why they may not fit, a sentence; empty where they were seen to.
     """
 
-    __slots__ = ("known", "name", "release", "untried", "worker")
+    __slots__ = ("counts", "known", "name", "release", "untried", "worker")
 
     def __init__(self, release: Release, worker: WorkerRow, untried: str) -> None:
         self.release = release
@@ -554,7 +573,15 @@ class Chosen:
         self.known = bool(worker.worker)
         self.untried = untried
         since = max(release.since, worker.since)
+        self.counts = self._counts()
         self.name = f"{worker.worker or 'unknown worker'} since {spelled(since)}"
+
+    def _counts(self) -> Counts:
+        if self.worker.counts is not None:
+            return self.worker.counts
+        if self.worker.early and self.release.counter:
+            return REQUEST, self.release.counter, 0
+        return self.release.counts
 
 
 def choose(text: str, worker: type, *, speculates: bool) -> Chosen:
