@@ -44,6 +44,10 @@ OPENINGS = (
     "an object that",
 )
 
+# How SGLang has named these counts: from 0.5.12 on, in 0.5.11, before.
+CORRECT_DRAFTS = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
 # Loopback must not go through a proxy that the environment may name.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -82,6 +86,11 @@ def prompt(index: int) -> str:
     return f"{round_number} {OPENINGS[opening]}"
 
 
+def first_of(meta: dict[str, Any], names: tuple[str, ...], otherwise: Any) -> Any:
+    """Return what stands under the first of the names that is there, else `otherwise`."""
+    return next((meta[name] for name in names if name in meta), otherwise)
+
+
 def parse(reply: dict[str, Any]) -> Answer:
     """Return the answer that a reply of `/generate` contains.
 
@@ -97,8 +106,8 @@ def parse(reply: dict[str, Any]) -> Answer:
         token_ids=tuple(reply["output_ids"]),
         completion_tokens=meta["completion_tokens"],
         verify_count=meta.get("spec_verify_ct", 0),
-        correct_drafts=meta.get("spec_num_correct_drafts", 0),
-        correct_drafts_histogram=tuple(meta.get("spec_correct_drafts_histogram", ())),
+        correct_drafts=first_of(meta, CORRECT_DRAFTS, 0),
+        correct_drafts_histogram=tuple(first_of(meta, HISTOGRAM, ())),
         accept_length=meta.get("spec_accept_length", 0.0),
         text=reply["text"],
     )

@@ -23,6 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from examples.sglang_cpu.install import InstallError
+from examples.sglang_cpu.install_old import PACKAGES, make_current, overlay
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
@@ -33,6 +38,7 @@ HERE = Path(__file__).resolve().parent
 PYTHON = HERE.parents[1] / ".venv-sglang" / "bin" / "python"
 MODELS = HERE / ".models"
 SHIMS = HERE / "shims"
+OLD_SHIMS = HERE / "old_shims"
 OVERLAP_PLUGIN = HERE / "overlap_plugin"
 
 HOST = "127.0.0.1"
@@ -65,6 +71,10 @@ class ServerOptions:
         topk: Branches of a draft (`--speculative-eagle-topk`).
         draft_tokens: Tokens to verify (`--speculative-num-draft-tokens`); with topk 1 it is
             steps + 1.
+        release: An older release of SGLang, one of `install_old.PACKAGES`, which is unpacked if
+            it is not there; empty for that of `.venv-sglang`. Its Triton kernels are
+            interpreted: a few tokens a second. With "overlap" it runs the V2 worker, with
+            "plain" the V1 worker.
         extra_args: More arguments for `sglang.launch_server`.
         extra_env: More variables for its environment.
     """
@@ -76,6 +86,7 @@ class ServerOptions:
     steps: int = 5
     topk: int = 1
     draft_tokens: int = 6
+    release: str = ""
     extra_args: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
 
@@ -113,11 +124,7 @@ def arguments(options: ServerOptions, port: int, rendezvous_port: int) -> list[s
     """
     result = ["--host", HOST, "--port", str(port), "--nccl-port", str(rendezvous_port)]
     result += ["--model-path", str(MODELS / "target"), "--device", "cpu", "--dtype", "float32"]
-    # Without AMX SGLang replaces `intel_amx` by `torch_native`, for which it has no draft backend.
-    # It does so in the first of these flags only, hence the other two.
-    result += ["--attention-backend", "torch_native"]
-    result += ["--prefill-attention-backend", "intel_amx"]
-    result += ["--decode-attention-backend", "intel_amx"]
+    result += attention(options)
     result += ["--max-total-tokens", "8192", "--max-running-requests", "8"]
     result += ["--context-length", "1024", "--tp", str(options.tp)]
     if options.scheduler == "plain":
@@ -129,6 +136,18 @@ def arguments(options: ServerOptions, port: int, rendezvous_port: int) -> list[s
         result += ["--speculative-eagle-topk", str(options.topk)]
         result += ["--speculative-num-draft-tokens", str(options.draft_tokens)]
     return [*result, *options.extra_args]
+
+
+def attention(options: ServerOptions) -> list[str]:
+    """Return the arguments that choose how a server without a GPU attends."""
+    if options.release:
+        return ["--attention-backend", "triton", "--disable-cuda-graph"]
+    # Without AMX SGLang replaces `intel_amx` by `torch_native`, for which it has no draft backend.
+    # It does so in the first of these flags only, hence the other two.
+    result = ["--attention-backend", "torch_native"]
+    result += ["--prefill-attention-backend", "intel_amx"]
+    result += ["--decode-attention-backend", "intel_amx"]
+    return result
 
 
 def environment(options: ServerOptions, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -152,7 +171,11 @@ def environment(options: ServerOptions, inherited: Mapping[str, str]) -> dict[st
     }
     if options.tp > 1:
         result["SGLANG_CPU_OMP_THREADS_BIND"] = cores_of_ranks(options.tp)
-    if options.scheduler == "overlap":
+    if options.release:
+        path = [str(OLD_SHIMS), *path, str(overlay(options.release))]
+        result["TRITON_INTERPRET"] = "1"
+        result["SGLANG_ENABLE_SPEC_V2"] = str(int(options.scheduler == "overlap"))
+    elif options.scheduler == "overlap":
         path.append(str(OVERLAP_PLUGIN))
         result["TRITON_INTERPRET"] = "1"
     result.update(options.extra_env)
@@ -216,6 +239,25 @@ def prepare_models() -> None:
     done = subprocess.run([PYTHON, script], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ServerError(f"{done.stderr}\nThe models could not be built. Run {script} by hand.")
+
+
+def prepare_release(release: str) -> None:
+    """Unpack an older release unless it is there.
+
+    Args:
+        release: One of `install_old.PACKAGES`, or empty.
+
+    Raises:
+        ServerError: If there is none of that name, or it cannot be unpacked.
+    """
+    if not release:
+        return
+    if release not in PACKAGES:
+        raise ServerError(f"No old release {release}: {', '.join(PACKAGES)} are known.")
+    try:
+        make_current(release)
+    except InstallError as error:
+        raise ServerError(str(error)) from error
 
 
 class CpuServer:
@@ -311,6 +353,7 @@ class CpuServer:
         if self._process is not None:
             raise ServerError("The server is running already. Call stop before starting it again.")
         prepare_models()
+        prepare_release(self.options.release)
         begin = time.monotonic()
         self._launch()
         try:
@@ -413,6 +456,7 @@ def parse_arguments() -> tuple[ServerOptions, Path | None]:
     parser.add_argument("--topk", type=int, default=default.topk)
     parser.add_argument("--draft-tokens", type=int, default=default.draft_tokens)
     parser.add_argument("--no-speculation", action="store_true", help="plain decode, no draft")
+    parser.add_argument("--release", default=default.release, help=f"old: {', '.join(PACKAGES)}")
     parser.add_argument("--log", type=Path, help="file for the server's output")
     given, extra = parser.parse_known_args()
     options = ServerOptions(
@@ -423,6 +467,7 @@ def parse_arguments() -> tuple[ServerOptions, Path | None]:
         steps=given.steps,
         topk=given.topk,
         draft_tokens=given.draft_tokens,
+        release=given.release,
         extra_args=tuple(extra),
     )
     return options, given.log

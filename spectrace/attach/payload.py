@@ -24,11 +24,14 @@ PROBE_MODULES = (
     "recorder",
     "hooks",
     "engines.sglang",
+    "engines.sglang_releases",
+    "older",
     "tracer",
 )
 
-# Of no use to a server on a CPU without a tool, or while nothing goes wrong.
-LATE_MODULES = ("faults", "clock", "timers", "ranges")
+# Of no use to a server on a CPU without a tool, to one of a new release, while nothing goes
+# wrong, or before the probe is armed.
+LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_releases", "older")
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _TIMEOUT_S = 10.0

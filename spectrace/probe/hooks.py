@@ -113,6 +113,38 @@ def before_call(recorder: Recorder, what: Callable[[], None]) -> Callable[[Funct
     return make
 
 
+def around_target(recorder: Recorder) -> Callable[[Function], Function]:
+    """Makes wrappers that mark the target model's forward."""
+
+    def make(original: Function) -> Function:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if recorder.timing:
+                recorder.mark_target()
+            result = original(*args, **kwargs)
+            if recorder.timing:
+                recorder.mark_target_done()
+            return result
+
+        return wrapper
+
+    return make
+
+
+def with_result(recorder: Recorder, what: Callable[[Any], None]) -> Callable[[Function], Function]:
+    """Makes wrappers that show `what` what each call gave back; it must not raise."""
+
+    def make(original: Function) -> Function:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if recorder.open:
+                what(result)
+            return result
+
+        return wrapper
+
+    return make
+
+
 def after_call(recorder: Recorder, what: Callable[[], None]) -> Callable[[Function], Function]:
     """Makes wrappers that do `what` at each return while a cycle is timed; it must not raise."""
 

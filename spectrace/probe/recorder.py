@@ -415,6 +415,16 @@ class Recorder:
         if self._phases[self._count - 1] == Ph.DRAFT_STEP:
             self.mark(Ph.DRAFT)
 
+    def mark_target(self) -> None:
+        """The target model runs: to verify what was drafted, or on its own."""
+        verifying = self._phases[self._count - 1] == Ph.VERIFY_PREPARE
+        self.mark(Ph.VERIFY_FORWARD if verifying else Ph.FORWARD)
+
+    def mark_target_done(self) -> None:
+        """It has run; where it verified, its choices are compared with the draft."""
+        if self._phases[self._count - 1] == Ph.VERIFY_FORWARD:
+            self.mark(Ph.VERIFY_SAMPLE)
+
     def mark_wait(self, of_number: int) -> int:
         """Begins waiting for the results of cycle `of_number`; gives what `mark_stamped` does."""
         lag = self.number - of_number
@@ -574,6 +584,11 @@ class Recorder:
                 self.ranges.cycle_end(number)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self._broke(error)
+
+    @property
+    def kind(self) -> int:
+        """Kind of the running cycle."""
+        return self._kind
 
     @property
     def pending(self) -> bool:

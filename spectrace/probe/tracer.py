@@ -10,9 +10,18 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from . import faults, ranges, timers  # loaded when first used: see bootstrap
+from . import faults, older, ranges, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
-from .hooks import Patches, after_call, before_call, boundary, holder_of
+from .engines import sglang_releases as releases  # as they are
+from .hooks import (
+    Patches,
+    after_call,
+    around_target,
+    before_call,
+    boundary,
+    holder_of,
+    with_result,
+)
 from .layout import (
     ABANDONED_NS,
     NO_TOOL,
@@ -41,8 +50,10 @@ _COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
 _IDLE_CALLS = Word.IDLE_CALLS
 _DRAIN_EVERY_NS = 1_000_000  # while idle
 # Requests of a batch with the length of their output and whether they had ended, the sum and
-# the greatest of their lengths.
-_Before = tuple[list[tuple[Any, int, bool]], tuple[int, int]]
+# the greatest of their lengths; and with the number of their cycle before them.
+_Looked = tuple[list[tuple[Any, int, bool]], tuple[int, int]]
+_Before = tuple[int, list[tuple[Any, int, bool]], tuple[int, int]]
+_Start = tuple[Any, Any]  # where places begin: the scheduler, the worker
 
 
 class Tracer:
@@ -69,9 +80,11 @@ class Tracer:
         self._missing: list[str] = []
         self._info: dict[str, Any] = {}
         self._kinds: dict[Any, int] = {}
-        self._padded = ""
+        self._padded = self._counts = ""
+        self._older: older.Older | None = None
+        self._sizes: tuple[tuple[str, int], ...] = ()
         self._has_extend = False
-        self._worker_known = self._installed = False
+        self._worker_known = self._installed = self._sized = False
         self._active = False
         self._drain_at_ns = 0
 
@@ -107,7 +120,7 @@ class Tracer:
         for name, make in (
             (engine.RUN_BATCH, self._wrap_run_batch),
             (engine.PROCESS_RESULT, self._wrap_process_result),
-            (engine.IDLE, self._wrap_idle),
+            (_first_of(scheduler, engine.IDLE), self._wrap_idle),
         ):
             self._hook(scheduler, name, make)
         if self._missing:
@@ -141,50 +154,39 @@ class Tracer:
             self._missing.append(label)
 
     def _hook_place(
-        self, scheduler: Any, place: str, name: str, make: Callable[[Function], Function]
+        self, start: _Start, place: str, name: str, make: Callable[[Function], Function]
     ) -> None:
-        """Hooks a function of the object at `place`, or of a module; notes what is not there."""
-        module = place.removeprefix("module:")
-        if module == place:
-            owner = _follow(scheduler, place)
-            if owner is None:
-                self._missing.append(f"{place}.{name}")
-            else:
-                self._hook(type(owner), name, make)
-            return
-        loaded = sys.modules.get(module)
-        label = f"{module.rpartition('.')[2]}.{name}"
-        if loaded is not None and self._patches.put(loaded, name, make):
-            self._hooked.append(label)
+        """Hooks a function of what stands at `place`; notes what is not there."""
+        owner = _owner_at(start, place)
+        if isinstance(owner, type):
+            self._hook(owner, name, make)
+        elif owner is not None and self._patches.put(owner, name, make):
+            self._hooked.append(f"{place.rpartition('.')[2]}.{name}")
         else:
-            self._missing.append(label)
-
-    @staticmethod
-    def _row_of(worker: type) -> Any:
-        ancestors = [kind.__name__ for kind in worker.__mro__]
-        known = (row for row in engine.WORKERS if row.worker in ancestors)
-        return next(known, engine.UNKNOWN_WORKER)
+            self._missing.append(f"{place.rpartition(':')[2] or engine.SCHEDULER_CLASS}.{name}")
 
     def _install(self, scheduler: Any, batch: Any) -> None:
         """Hooks the worker that this scheduler drives."""
         began_ns = now()
         self._worker_known = True
-        modes = type(batch.forward_mode)
-        self._kinds = {
-            modes[name]._value_: kind
-            for name, kind in engine.KINDS.items()
-            if name in modes.__members__
-        }
-        worker = getattr(scheduler, engine.WORKER)
-        row = self._row_of(type(worker))
-        self._hook_worker(scheduler, worker, row)
-        self._hook_graphs(scheduler, row)
+        algorithm = getattr(scheduler, engine.ALGORITHM, None)
+        algorithm = str(getattr(algorithm, "name", algorithm))
+        speculates = algorithm not in engine.NO_ALGORITHM
+        self._learn_kinds(type(batch.forward_mode), speculates=speculates)
+        version = self._info["engine"].rpartition(" ")[2]
+        worker = _worker_of(scheduler)
+        chosen = releases.choose(version, type(worker), speculates=speculates)
+        self._follow_rows(scheduler, chosen)
+        start = (scheduler, worker)
+        self._hook_worker(start, chosen)
+        self._hook_graphs(start, chosen)
         device = str(getattr(scheduler, "device", ""))
-        algorithm = getattr(scheduler, "spec_algorithm", None)
         self._info.update(
             worker=type(worker).__name__,
-            known_worker=row is not engine.UNKNOWN_WORKER,
-            algorithm=str(getattr(algorithm, "name", algorithm)),
+            known_worker=chosen.known,
+            row=chosen.name,
+            untried=chosen.untried,
+            algorithm=algorithm,
             overlap=bool(getattr(scheduler, "enable_overlap", False)),
             device=device,
             no_device_timing=self._make_timers(device),
@@ -196,32 +198,65 @@ class Tracer:
         words[Word.STATE] = State.TRACING
         self._installed = True
 
-    def _hook_worker(self, scheduler: Any, worker: Any, row: engine.WorkerRow) -> None:
-        recorder = self._recorder
-        for place, function, enter, leave in row.targets:
-            self._hook_place(scheduler, place, function, boundary(recorder, enter, leave))
-        if hasattr(worker, engine.VERIFY):
-            begin, end = row.verify
-            make = boundary(recorder, begin, end, self._note_verify)
-            self._hook_place(scheduler, engine.WORKER, engine.VERIFY, make)
-        for place, function in engine.COUNTS_READY:
-            make = before_call(recorder, recorder.mark_result)
-            self._hook_place(scheduler, place, function, make)
+    def _learn_kinds(self, modes: Any, *, speculates: bool) -> None:
+        """Kinds of cycles by the value of a forward mode."""
+        self._kinds = {
+            modes[name]._value_: kind
+            for name, kind in engine.KINDS.items()
+            if name in modes.__members__
+        }
+        if speculates:
+            self._kinds = {
+                value: Kind.SPECULATIVE if kind == Kind.DECODE else kind
+                for value, kind in self._kinds.items()
+            }
 
-    def _hook_graphs(self, scheduler: Any, row: engine.WorkerRow) -> None:
+    def _follow_rows(self, scheduler: Any, chosen: releases.Chosen) -> None:
+        """Takes from the rows where sizes and counts are found."""
+        arguments = getattr(scheduler, engine.ARGUMENTS, None)
+        self._sizes = tuple(
+            (name, getattr(arguments, argument, None) or 0) for name, argument in engine.SIZES
+        )
+        self._sized = bool(chosen.worker.sizes)
+        self._missing += chosen.worker.lacks
+        where, self._counts, surplus = chosen.counts
+        usual = where == releases.RESULT and self._counts and not surplus
+        if not (usual and chosen.release.numbered and not chosen.worker.early):
+            stages = getattr(scheduler, "pp_size", 1) or 1
+            self._older = older.Older(chosen, in_order=stages > 1)
+
+    def _hook_worker(self, start: _Start, chosen: releases.Chosen) -> None:
+        recorder = self._recorder
+        row = chosen.worker
+        for place, function, enter, leave in row.targets:
+            if enter == releases.TARGET:
+                make = around_target(recorder)
+            else:
+                note = self._note_sizes if (place, function) == ("worker", row.sizes) else None
+                make = boundary(recorder, enter, leave, note)
+            self._hook_place(start, place, function, make)
+        if self._older is not None and self._older.wants_verified and row.sizes:
+            make = with_result(recorder, self._older.keep_verified)
+            self._hook_place(start, "worker", row.sizes, make)
+        for place, function in chosen.release.ready:
+            make = before_call(recorder, recorder.mark_result)
+            self._hook_place(start, place, function, make)
+
+    def _hook_graphs(self, start: _Start, chosen: releases.Chosen) -> None:
         """Hooks what tells graphs and eager runs apart, and the steps of an eager draft."""
         recorder = self._recorder
-        self._padded = row.padded
-        self._has_extend = bool(row.graphs)
+        row = chosen.worker
+        self._padded = chosen.release.padded
+        self._has_extend = any(part == Graph.DRAFT_EXTEND for _, _, part in row.graphs)
         if row.step is not None:
-            self._hook_place(scheduler, *row.step, before_call(recorder, recorder.mark_step))
+            self._hook_place(start, *row.step, before_call(recorder, recorder.mark_step))
         if row.steps is not None:
             make = after_call(recorder, recorder.mark_steps_done)
-            self._hook_place(scheduler, *row.steps, make)
+            self._hook_place(start, *row.steps, make)
         for place, function, part in row.graphs:
-            if _follow(scheduler, place) is not None:  # else the server runs without graphs
+            if _owner_at(start, place) is not None:  # else the server runs without graphs
                 make = before_call(recorder, partial(recorder.ran, part, Graph.GRAPH))
-                self._hook_place(scheduler, place, function, make)
+                self._hook_place(start, place, function, make)
 
     def _make_timers(self, device: str) -> str:
         """Gives the recorder what times the device; says why where nothing can."""
@@ -250,14 +285,14 @@ class Tracer:
         self._info["ranges"] = f"NVTX off: it failed with {error}"
         self._tell()
 
-    def _note_verify(self, args: tuple[Any, ...]) -> None:
+    def _note_sizes(self, args: tuple[Any, ...]) -> None:
         try:
             worker = args[0]
-            self._recorder.speculate(
-                getattr(worker, engine.STEPS, 0),
-                getattr(worker, engine.TOPK, 0),
-                getattr(worker, engine.DRAFT_TOKENS, 0),
-            )
+            sizes = []
+            for name, usual in self._sizes:
+                size = getattr(worker, name, usual)
+                sizes.append(usual if size is None else size)
+            self._recorder.speculate(*sizes)
             if self._has_extend:
                 self._recorder.ran(Graph.DRAFT_EXTEND, Graph.EAGER)  # unless its graph is called
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
@@ -286,9 +321,13 @@ class Tracer:
         recorder = self._recorder
         began_ns = now()
         try:
-            recorder.number = batch.forward_iter
-            if not recorder.timing and getattr(result, engine.VERIFIED, None) is not None:
-                self._note_verify((getattr(scheduler, engine.WORKER),))
+            if self._older is None:
+                recorder.number = batch.forward_iter
+            else:
+                count = getattr(scheduler, engine.CYCLE_COUNT)
+                recorder.number = self._older.ran(result, batch, count)
+            if not recorder.timing and recorder.kind == Kind.SPECULATIVE and self._sized:
+                self._note_sizes((_worker_of(scheduler),))
             as_graph = getattr(result, engine.RAN_AS_GRAPH, None)
             if as_graph:
                 recorder.ran(Graph.VERIFY, Graph.GRAPH)
@@ -317,6 +356,8 @@ class Tracer:
             kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
             number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
             recorder.begin(time_ns, kind, len(batch.reqs), number)
+            if self._older is not None and self._older.is_early:
+                self._older.look(batch.reqs, _look(batch.reqs))
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
         except BaseException:
@@ -343,44 +384,51 @@ class Tracer:
         def process_batch_result(
             scheduler: Any, batch: Any, result: Any, *args: Any, **kwargs: Any
         ) -> Any:
-            before = self._before_results(batch) if self._active else None
+            before = self._before_results(batch, result) if self._active else None
             value = original(scheduler, batch, result, *args, **kwargs)
             if before is not None and self._active:
-                self._after_results(scheduler, batch, result, before)
+                self._after_results(scheduler, result, before)
             return value
 
         return process_batch_result
 
-    def _before_results(self, batch: Any) -> _Before | None:
+    def _before_results(self, batch: Any, result: Any) -> _Before | None:
         recorder = self._recorder
+        older_one = self._older
+        if result is None or not self._installed:  # what old overlap schedulers begin with
+            return None
         try:
-            since = recorder.mark_wait(batch.forward_iter) if recorder.timing else now()
-            before = []
-            total = longest = 0
-            for request in batch.reqs:
-                length = len(request.output_ids)
-                ended = request.finished_reason is not None or request.is_retracted
-                before.append((request, length, ended))
-                context = length + len(request.origin_input_ids)
-                total += context
-                longest = max(longest, context)
+            if older_one is None:
+                number = batch.forward_iter
+            else:
+                number = older_one.number_of(result, batch)
+                if not number:  # it ran before the probe came
+                    return None
+            since = recorder.mark_wait(number) if recorder.timing else now()
+            if older_one is not None and older_one.early is not None:
+                looked, older_one.early = older_one.early, None
+            else:
+                looked = _look(batch.reqs)
             recorder.flush_if_due(since)  # here the host would wait for the device
             recorder.charge_since(since)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
             return None
-        return before, (total, longest)
+        return number, *looked
 
-    def _after_results(self, scheduler: Any, batch: Any, result: Any, before: _Before) -> None:
+    def _after_results(self, scheduler: Any, result: Any, before: _Before) -> None:
         recorder = self._recorder
-        requests, context = before
+        number, requests, context = before
         try:
             since = recorder.mark_stamped(Ph.SCHEDULE) if recorder.timing else now()
-            correct = getattr(result, engine.CORRECT_DRAFTS, None)
+            if self._older is None:
+                correct = getattr(result, self._counts, None)
+            else:
+                correct = self._older.correct(result, requests)
             if correct is None or len(correct) != len(requests):
                 correct = (None,) * len(requests)
             recorder.results(
-                batch.forward_iter,
+                number,
                 [
                     (
                         request.rid,
@@ -516,6 +564,20 @@ def _take_all(steps: Iterable[Callable[[], object]]) -> None:
         raise raised
 
 
+def _look(reqs: Any) -> _Looked:
+    """What the requests of a batch have, and whether they had ended."""
+    before = []
+    total = longest = 0
+    for request in reqs:
+        length = len(request.output_ids)
+        ended = request.finished_reason is not None or request.is_retracted
+        before.append((request, length, ended))
+        context = length + len(request.origin_input_ids)
+        total += context
+        longest = max(longest, context)
+    return before, (total, longest)
+
+
 def _load_of(scheduler: Any) -> tuple[int, int]:
     """Requests that wait and that run, as far as the scheduler shows them."""
     queued = getattr(scheduler, engine.QUEUED, None)
@@ -530,6 +592,35 @@ def _output_length(request: Any) -> int:
     """Tokens of a request's output, without what came behind its end."""
     length = getattr(request, engine.FINISHED_LENGTH, None)
     return len(request.output_ids) if length is None else length
+
+
+def _first_of(kind: type, names: tuple[str, ...]) -> str:
+    """The first of the names that `kind` has; the first of all if it has none."""
+    return next((name for name in names if hasattr(kind, name)), names[0])
+
+
+def _worker_of(scheduler: Any) -> Any:
+    """What drives the models: releases before 0.5.3 name it by what it is."""
+    for name in releases.WORKER_NAMES:
+        worker = getattr(scheduler, name, None)
+        if worker is not None:
+            return worker
+    raise LookupError("The scheduler has no worker.")
+
+
+def _owner_at(start: _Start, place: str) -> Any:
+    """The class or module at a place of the table, None where there is none."""
+    scheduler, worker = start
+    if place.startswith("module:"):
+        module, _, kind = place[7:].partition(":")
+        loaded = sys.modules.get(module)
+        return getattr(loaded, kind, None) if kind else loaded
+    head, _, rest = place.partition(".")
+    if head == "worker":
+        found = _follow(worker, rest) if rest else worker
+    else:
+        found = _follow(scheduler, place) if place else scheduler
+    return None if found is None else type(found)
 
 
 def _follow(start: Any, path: str) -> Any:

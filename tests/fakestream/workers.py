@@ -159,7 +159,7 @@ class DraftWorker:
         """As a server does that makes a graph late: functions that are hooked run within."""
         ext.begin_capture()
         ext.launch(f"draft {batch.forward_iter}", self.times.draft * 1e3)
-        sys.modules[_COMMON].eagle_prepare_for_verify()
+        sys.modules[_COMMON].eagle_sample(0)
         self._draft_extend_for_prefill()
         ext.replay(ext.end_capture())
 
@@ -171,6 +171,18 @@ class DraftWorker:
         """Of a prefill."""
 
 
+class TpModelWorker:
+    """Launches the target model."""
+
+    def __init__(self, times: Times) -> None:
+        self.times = times
+
+    def forward_batch_generation(self, batch: Batch) -> None:
+        """One forward, to verify."""
+        work(self.times.launch_verify)
+        ext.launch(f"verify {batch.forward_iter}", self.times.verify * 1e3)
+
+
 class EAGLEWorkerV2:
     """Drafts, verifies, extends; blocks in verify until the counts are on the CPU."""
 
@@ -178,9 +190,9 @@ class EAGLEWorkerV2:
     topk = 1
     speculative_num_draft_tokens = 6
 
-    def __init__(self, times: Times, *, eager: bool) -> None:
-        self.times = times
-        self.draft_worker = DraftWorker(times, eager=eager)
+    def __init__(self, target_worker: TpModelWorker, *, eager: bool) -> None:
+        self.target_worker = target_worker
+        self.draft_worker = DraftWorker(target_worker.times, eager=eager)
 
     def forward_batch_generation(self, batch: Batch) -> Result:
         """One decode."""
@@ -192,9 +204,7 @@ class EAGLEWorkerV2:
     def verify(self, batch: Batch) -> Result:
         """Calls what the real one looks up in its module."""
         common: Any = sys.modules[_COMMON]
-        common.eagle_prepare_for_verify()
-        work(self.times.launch_verify)
-        ext.launch(f"verify {batch.forward_iter}", self.times.verify * 1e3)
+        self.target_worker.forward_batch_generation(batch)
         result = Result(common.eagle_sample(len(batch.reqs)))
         self.read_counts(result)
         return result
@@ -202,9 +212,6 @@ class EAGLEWorkerV2:
     def read_counts(self, result: Result) -> None:
         """Waits for the device."""
         copy_counts(result)
-
-    def _forward_prefill_batch(self) -> None:
-        self.draft_worker._draft_extend_for_prefill()
 
 
 class AheadWorker(EAGLEWorkerV2):
@@ -242,7 +249,9 @@ class Scheduler:
         self.enable_overlap = ahead
         self.device = NAME
         self.forward_stream = torch.Stream(device=NAME)
-        self.model_worker = (AheadWorker if ahead else EAGLEWorkerV2)(times, eager=eager)
+        self.tp_worker = TpModelWorker(times)
+        worker = AheadWorker if ahead else EAGLEWorkerV2
+        self.model_worker = worker(self.tp_worker, eager=eager)
         self.batch_result_processor = Processor()
         self.forward_ct = 0
         self.waiting_queue: list[Request] = []
@@ -284,10 +293,6 @@ class Scheduler:
             time.sleep(0.0001)
 
 
-def _prepare(*_: Any) -> None:
-    """Stands for eagle_prepare_for_verify."""
-
-
 def _sample(size: int) -> DeviceValues:
     """Stands for eagle_sample: what the verify that was just launched will find."""
     return DeviceValues([CORRECT_DRAFTS] * size)
@@ -298,7 +303,6 @@ def install_modules() -> None:
     modules: dict[str, Any] = {name: ModuleType(name) for name in ("sglang", _SCHEDULER, _COMMON)}
     modules["sglang"].__version__ = "0.5.23"
     modules[_SCHEDULER].Scheduler = Scheduler
-    modules[_COMMON].eagle_prepare_for_verify = _prepare
     modules[_COMMON].eagle_sample = _sample
     sys.modules.update(modules)
 

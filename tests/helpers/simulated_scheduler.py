@@ -26,6 +26,13 @@ class ForwardMode(IntEnum):
     DECODE = 2
 
 
+class Algorithm(IntEnum):
+    """How a server speculates."""
+
+    NONE = 1
+    EAGLE3 = 2
+
+
 @dataclass
 class Request:
     """One request of a batch."""
@@ -58,7 +65,6 @@ class Result:
 
     num_correct_drafts_per_req_cpu: list[int]
     can_run_cuda_graph: bool = False
-    accept_lens: list[int] | None = None
 
 
 class ModelRunner:
@@ -81,11 +87,15 @@ class Graph:
         """Replays it."""
 
 
-class TargetWorker:
+class TpModelWorker:
     """Has the target model."""
 
     def __init__(self) -> None:
         self.model_runner = ModelRunner()
+
+    def forward_batch_generation(self, _batch: Batch | None = None) -> None:
+        """Runs it."""
+        self.model_runner.forward()
 
 
 class DraftWorker:
@@ -126,9 +136,9 @@ class EAGLEWorkerV2:
     topk = 1
     speculative_num_draft_tokens = 6
 
-    def __init__(self) -> None:
+    def __init__(self, target_worker: TpModelWorker) -> None:
         self.draft_worker = DraftWorker()
-        self.target_worker = TargetWorker()
+        self.target_worker = target_worker
 
     def use_graphs(self, padded: int) -> None:
         """From now on everything runs as a graph made for so many requests."""
@@ -140,15 +150,15 @@ class EAGLEWorkerV2:
     def verify(self) -> None:
         """Calls what the real one looks up in its module."""
         common: Any = sys.modules[COMMON]
-        common.eagle_prepare_for_verify()
-        self.target_worker.model_runner.forward()
+        self.target_worker.forward_batch_generation()
         common.eagle_sample()
 
-    def _forward_prefill_batch(self) -> None:
-        self.draft_worker._draft_extend_for_prefill()
-
-    def cycle(self) -> None:
-        """One decode."""
+    def forward_batch_generation(self, batch: Batch) -> None:
+        """One prefill or one decode."""
+        if batch.forward_mode == ForwardMode.EXTEND:
+            self.target_worker.forward_batch_generation(batch)
+            self.draft_worker._draft_extend_for_prefill()
+            return
         self.draft_worker.draft()
         self.verify()
         self.draft_worker._draft_extend_for_decode()
@@ -170,8 +180,10 @@ class Scheduler:
     """Runs batches without overlap."""
 
     def __init__(self) -> None:
-        self.model_worker = EAGLEWorkerV2()
+        self.tp_worker = TpModelWorker()
+        self.model_worker = EAGLEWorkerV2(self.tp_worker)
         self.batch_result_processor = Processor()
+        self.spec_algorithm = Algorithm.EAGLE3
         self.forward_ct = 0
         self.idle_calls = 0
         self.waiting_queue: list[Request] = []
@@ -181,11 +193,10 @@ class Scheduler:
         """One cycle; every request gets 2 correct drafts."""
         self.forward_ct += 1
         batch.forward_iter = self.forward_ct
-        self.model_worker.cycle()
-        runner = getattr(self.model_worker, "target_worker", TargetWorker()).model_runner
-        as_graph = runner.decode_cuda_graph_runner is not None
+        self.model_worker.forward_batch_generation(batch)
+        as_graph = self.tp_worker.model_runner.decode_cuda_graph_runner is not None
         count = len(batch.reqs)
-        return Result([2] * count, can_run_cuda_graph=as_graph, accept_lens=[3] * count)
+        return Result([2] * count, can_run_cuda_graph=as_graph)
 
     def process_batch_result(self, batch: Batch, result: Result) -> None:
         """Hands out the tokens."""
@@ -203,10 +214,6 @@ class Scheduler:
 COMMON = "sglang.srt.speculative.eagle_worker_common"
 
 
-def prepare(*_: Any) -> None:
-    """Stands for eagle_prepare_for_verify."""
-
-
 def sample(*_: Any) -> None:
     """Stands for eagle_sample."""
 
@@ -218,7 +225,6 @@ def installed() -> Iterator[type[Scheduler]]:
     modules: dict[str, Any] = {name: ModuleType(name) for name in names}
     modules["sglang"].__version__ = "0.5.23"
     modules[engine.SCHEDULER_MODULE].Scheduler = Scheduler
-    modules[COMMON].eagle_prepare_for_verify = prepare
     modules[COMMON].eagle_sample = sample
     sys.modules.update(modules)
     yield Scheduler

@@ -35,13 +35,13 @@ FUNCTIONS = [
     ("sglang.srt.managers.scheduler", "Scheduler", "process_batch_result"),
     ("sglang.srt.managers.scheduler", "Scheduler", "on_idle"),
     ("sglang.srt.speculative.eagle_worker_v2", "EAGLEWorkerV2", "verify"),
-    ("sglang.srt.speculative.eagle_worker_v2", "EAGLEWorkerV2", "_forward_prefill_batch"),
+    ("sglang.srt.speculative.eagle_worker_v2", "EAGLEWorkerV2", "forward_batch_generation"),
+    ("sglang.srt.managers.tp_worker", "TpModelWorker", "forward_batch_generation"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "draft"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "draft_forward"),
     ("sglang.srt.model_executor.model_runner", "ModelRunner", "forward"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "_draft_extend_for_decode"),
     ("sglang.srt.speculative.eagle_worker_v2", "EagleDraftWorker", "_draft_extend_for_prefill"),
-    ("sglang.srt.speculative.eagle_worker_common", "", "eagle_prepare_for_verify"),
     ("sglang.srt.speculative.eagle_worker_common", "", "eagle_sample"),
 ]
 LOOK = f"""

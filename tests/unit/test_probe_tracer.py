@@ -53,6 +53,7 @@ class Traced:
             simulated.DraftWorker,
             simulated.Processor,
             simulated.ModelRunner,
+            simulated.TpModelWorker,
             simulated.Graph,
         )
 
@@ -165,11 +166,11 @@ def test_the_servers_exception_passes_and_the_cycle_says_so(
     """What the server raises in a cycle reaches its own handler; the cycle is flagged."""
     error = KeyError("the server's own")
 
-    def failing(_: Any) -> None:
+    def failing(*_: Any) -> None:
         raise error
 
     traced.scheduler.step(Batch([Request("a")]))
-    monkeypatch.setattr(simulated.EAGLEWorkerV2, "cycle", failing)
+    monkeypatch.setattr(simulated.EAGLEWorkerV2, "forward_batch_generation", failing)
     with pytest.raises(KeyError) as caught:
         traced.scheduler.step(Batch([Request("a")]))
     assert caught.value is error
@@ -325,13 +326,9 @@ class StrangeWorker:
     topk = 1
     speculative_num_draft_tokens = 4
 
-    def forward_batch_generation(self) -> None:
+    def forward_batch_generation(self, _batch: Batch) -> None:
         """Its turn."""
         self.verify()
-
-    def cycle(self) -> None:
-        """What the simulated scheduler calls."""
-        self.forward_batch_generation()
 
     def verify(self) -> None:
         """Its own way."""
