@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spectrace.attach import loops, procfs, ring_file
+from spectrace.attach import procfs, ring_file, sleepers
 from spectrace.attach.handle import OVER, Attached, TakenOut
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -81,8 +81,8 @@ def _take_out(pid: int, path: Path, timeout_s: float) -> TakenOut:
     except FileNotFoundError:
         return TakenOut(removed=True, foreign=(), reason="The probe had already left.")
     try:
-        if loops.is_of_a_loop(ring):
-            why = loops.put_to_sleep(pid, ring, timeout_s)
+        if sleepers.name_of(ring):
+            why = sleepers.put_to_sleep(pid, ring, timeout_s)
             return TakenOut(removed=True, foreign=(), reason=why)
         inode = ring.inode  # by now another spectrace may have made a new one
         answer = _ask_to_leave(pid, ring, timeout_s)

@@ -46,30 +46,44 @@ TEXT_BYTES = 4096  # one page holds it, whatever the path
 
 
 def text(path: str, address: int) -> bytes:
-    """The loader as one statement that leaves nothing in the module it runs in.
+    """The loader as a C string for PyRun_SimpleString.
 
     Args:
         path: The ring file as the server sees it.
         address: Where in the server this very text will stand until it has run; 0 where
             someone else frees it.
 
-    Returns:
-        C string for PyRun_SimpleString.
-
     Raises:
         ValueError: The path is too long.
     """
+    made = _statement(path, address, TEXT_BYTES).encode() + b"\0"
+    if len(made) > TEXT_BYTES:
+        raise ValueError(f"the path of the ring is too long: {path}")
+    return made
+
+
+def script(path: str, number: int, own_path: str) -> str:
+    """The loader as a file that removes itself when it runs.
+
+    Args:
+        path: The ring file as the server sees it.
+        number: What stands in the ring in place of an address, so that no other ring will do.
+        own_path: The script as the server sees it.
+    """
+    remove = f"import os\ntry:\n os.unlink({own_path!r})\nexcept OSError:pass\n"
+    return f"exec({remove!r},{{}})\n{_statement(path, number, 0)}"
+
+
+def _statement(path: str, address: int, size: int) -> str:
+    """The loader as one statement that leaves nothing in the module it runs in."""
     source = _LOADER.format(
         path=path,
         address=address,
-        size=TEXT_BYTES,
+        size=size,
         text_word=Word.LOADER_TEXT_ADDRESS,
         state_word=Word.STATE,
         bytes_word=Word.CODE_BYTES,
         entered=Word.LOADER_ENTERED_NS * 8,
         code=layout.CODE_OFFSET,
     )
-    statement = f"exec({source!r},{{}})\n".encode() + b"\0"
-    if len(statement) > TEXT_BYTES:
-        raise ValueError(f"the path of the ring is too long: {path}")
-    return statement
+    return f"exec({source!r},{{}})\n"

@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from spectrace.attach import procfs
+from spectrace.attach import procfs, ways
 from spectrace.errors import SpectraceError
 
 T = TypeVar("T")
@@ -117,13 +117,14 @@ def operate(pid: int, work: Callable[[StoppedThread], T]) -> tuple[T, int]:
         What `work` returned, and for how long the main thread stood, in ns.
 
     Raises:
+        WayClosed: The processor is another one.
         SpectraceError: The process cannot be stopped, is gone, is paused, or a call failed.
         Exception: What `work` raises.
     """
-    if platform.machine() != "x86_64":
-        raise SpectraceError(
-            f"spectrace can attach on x86-64 only so far, this machine is {platform.machine()}: "
-            "an x86-64 machine is needed."
+    if platform.machine() != ways.PTRACE_MACHINE:
+        raise ways.WayClosed(
+            f"By ptrace spectrace comes in on x86-64 only, and this machine is "
+            f"{platform.machine()}: use --method gdb."
         )
     outcome: list[Any] = []
 
@@ -189,7 +190,8 @@ def _stopped(pid: int, work: Callable[[StoppedThread], T]) -> tuple[T, int]:
         return result, time.monotonic_ns() - start_ns
 
 
-def _not_permitted(pid: int) -> SpectraceError:
+def not_permitted(pid: int) -> SpectraceError:
+    """The error for a process that the kernel does not let us stop, and why."""
     if not procfs.is_alive(pid):  # the kernel says the same of a dead process
         return procfs.no_such_process(pid)
     tracer = int(procfs.status(pid)["TracerPid"])
@@ -205,6 +207,14 @@ def _not_permitted(pid: int) -> SpectraceError:
     return SpectraceError(
         f"The kernel does not let you attach to process {pid}{why}: run spectrace with sudo; "
         "in a container start it with --cap-add SYS_PTRACE."
+    )
+
+
+def paused(pid: int) -> SpectraceError:
+    """The error for a process that somebody has stopped by a signal."""
+    return SpectraceError(
+        f"Process {pid} is paused by a signal: let it go on with `kill -CONT {pid}`, "
+        "then attach again."
     )
 
 
@@ -230,13 +240,24 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
         return os.pread(memory.fileno(), size, address)
 
 
+def write_memory(pid: int, address: int, data: bytes) -> None:
+    """Writes into the memory of a process.
+
+    Raises:
+        SpectraceError: The process is gone or not ours to look into.
+        OSError: There is no memory at that address.
+    """
+    with _memory(pid, "r+b") as memory:
+        os.pwrite(memory.fileno(), data, address)
+
+
 def _memory(pid: int, mode: Literal["rb", "r+b"]) -> FileIO:
     try:
         return Path(f"/proc/{pid}/mem").open(mode, buffering=0)
     except FileNotFoundError:
         raise procfs.no_such_process(pid) from None
     except PermissionError:
-        raise _not_permitted(pid) from None
+        raise not_permitted(pid) from None
 
 
 class StoppedThread:
@@ -267,7 +288,7 @@ class StoppedThread:
         try:
             _ptrace(_SEIZE, self._pid)
         except PermissionError:
-            raise _not_permitted(self._pid) from None
+            raise not_permitted(self._pid) from None
         start_ns = time.monotonic_ns()
         _ptrace(_INTERRUPT, self._pid)
         while True:
@@ -276,10 +297,7 @@ class StoppedThread:
                 return start_ns
             if event == _EVENT_STOP:
                 self._detach()
-                raise SpectraceError(
-                    f"Process {self._pid} is paused by a signal: let it go on with "
-                    f"`kill -CONT {self._pid}`, then attach again."
-                )
+                raise paused(self._pid)
             # A signal was on its way: it goes to its handler, and we stop right after.
             self._resume(0 if event else signal_number)
 

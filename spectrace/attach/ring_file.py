@@ -65,11 +65,11 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
     try:
         descriptor = _open_new(temporary)
         try:
-            _reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
+            reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
             _write(descriptor, layout.CODE_OFFSET, payload)
             _write_header(descriptor, {**_header(rank.pid, len(payload), units), **(words or {})})
             _write(descriptor, layout.PATH_OFFSET, name_in_target(rank.pid).encode() + b"\0")
-            _give_to_owner(descriptor, rank.pid)
+            give_to_owner(descriptor, rank.pid)
         finally:
             os.close(descriptor)
         os.link(temporary, path, follow_symlinks=False)
@@ -86,6 +86,29 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Takes the memory of an open ring file, which grows to `size` bytes where it is shorter.
+
+    Raises:
+        SpectraceError: There is not so much.
+    """
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        raise SpectraceError(
+            f"The server's {SHARED_MEMORY} has no room for a ring of {size / 1e6:.1f} MB "
+            f"({error.strerror}): free some, or start its container with a larger --shm-size."
+        ) from None
+
+
+def give_to_owner(descriptor: int, pid: int) -> None:
+    """Makes an open file of ours one that the owner of a process alone may use."""
+    os.fchmod(descriptor, 0o600)
+    uid, gid = procfs.owner(pid)
+    if uid != os.geteuid():
+        os.fchown(descriptor, uid, gid)
 
 
 def find_rings() -> list[Path]:
@@ -181,27 +204,10 @@ def _write_header(descriptor: int, words: dict[int, int]) -> None:
     _write(descriptor, Word.MAGIC * _WORD.size, _WORD.pack(layout.MAGIC))
 
 
-def _give_to_owner(descriptor: int, pid: int) -> None:
-    os.fchmod(descriptor, 0o600)
-    uid, gid = procfs.owner(pid)
-    if uid != os.geteuid():
-        os.fchown(descriptor, uid, gid)
-
-
 def _write(descriptor: int, offset: int, data: bytes) -> None:
     while data:
         written = os.pwrite(descriptor, data, offset)
         data, offset = data[written:], offset + written
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        raise SpectraceError(
-            f"The server's {SHARED_MEMORY} has no room for a ring of {size / 1e6:.1f} MB "
-            f"({error.strerror}): free some, or start its container with a larger --shm-size."
-        ) from None
 
 
 def _shared_memories() -> list[Path]:

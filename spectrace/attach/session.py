@@ -76,6 +76,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         installing_ms: Putting the hooks in.
         total_ms: The sum of the three.
         installed: The worker is hooked; until then its part of installing is still to come.
+        way: How the probe came in: see `ways.Way`.
+        closed: Why ways that were tried before were closed, a sentence each.
     """
 
     rank: str
@@ -84,6 +86,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     installing_ms: float
     total_ms: float
     installed: bool
+    way: str = ""
+    closed: tuple[str, ...] = ()
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +101,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
         alive: Its process runs.
         cycles: Cycles that the probe has recorded.
         lost_records: Records that were overwritten before they were read.
+        way: How the probe came in: see `ways.Way`.
     """
 
     name: str
@@ -105,6 +110,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
     cycles: int
     lost_records: int
+    way: str = ""
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +194,7 @@ class _Traced:
             alive=self.alive,
             cycles=self.view.word(Word.CYCLES),
             lost_records=self.reader.lost,
+            way=self.attached.way.value,
         )
 
     def stall(self) -> Stall:
@@ -202,6 +209,8 @@ class _Traced:
             installing_ms=installing_ns / _NS_PER_MS,
             total_ms=(stop_ns + loading_ns + installing_ns) / _NS_PER_MS,
             installed=bool(installed),
+            way=self.attached.way.value,
+            closed=self.attached.closed,
         )
 
 

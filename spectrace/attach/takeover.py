@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from spectrace.attach import loops, procfs, ring_file
+from spectrace.attach import procfs, ring_file, sleepers
 from spectrace.attach.handle import OVER, Attached, Options
+from spectrace.attach.ways import Method, Way
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -30,8 +31,10 @@ def existing(rank: Rank, options: Options) -> Attached | None:
         ) from None
     try:
         _refuse_if_controlled(rank, ring)
-        if loops.is_of_a_loop(ring):
-            loops.wake(rank.pid, ring)
+        sleeper = sleepers.name_of(ring)
+        if sleeper:
+            _refuse_other_way(rank, sleeper, options.method)
+            sleepers.wake(rank.pid, ring, options.units)
         elif ring.word(Word.STATE) not in _RUNNING:
             ring.set_word(Word.COMMAND, Command.DETACH)
             ring_file.remove(path)
@@ -42,9 +45,18 @@ def existing(rank: Rank, options: Options) -> Attached | None:
         ring.set_word(Word.MODE, layout.mode_word(options.mode))
         ring.set_word(Word.SAMPLE_EVERY, options.every)
         ring.set_word(Word.JOINS, ring.word(Word.JOINS) + 1)
-        return Attached(rank, path, "pending", 0, joined=True)
+        way = Way(sleeper) if sleeper else Way.JOINED
+        return Attached(rank, path, way, 0, joined=True)
     finally:
         ring.close()
+
+
+def _refuse_other_way(rank: Rank, sleeper: str, method: Method) -> None:
+    if method not in {Method.AUTO, Method.PLUGIN}:
+        raise SpectraceError(
+            f"Rank {rank.name} (process {rank.pid}) has spectrace in it already, by its {sleeper}, "
+            f"and a second one must not go in beside it: leave --method {method.value} away."
+        )
 
 
 def _refuse_if_controlled(rank: Rank, ring: RingView) -> None:

@@ -11,20 +11,20 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import Any
 
-from spectrace.loop import _ring
 from spectrace.loop._timing import Timing
+from spectrace.probe import own_ring
 from spectrace.probe.layout import (
     ABANDONED_NS,
     Command,
     Kind,
-    Mode,
+    Origin,
     Ph,
     RecordType,
     State,
     Word,
-    mode_word,
 )
 from spectrace.probe.recorder import Recorder
+from spectrace.probe.ring import RingWriter
 
 KINDS = {
     "speculative": Kind.SPECULATIVE,
@@ -75,10 +75,10 @@ class LoopProbe:
             self.problem = _why(error)
 
     def _open(self, units: int) -> None:
-        path = _ring.own_path()
-        ring = _ring.create(path, units, {Word.MODE: mode_word(Mode.DEVICE)})
+        path = own_ring.own_path()
+        ring = RingWriter(own_ring.create(path, Origin.LOOP, units))
         self.path, self._ring, self._words = path, ring, ring.words
-        self._finalizer = weakref.finalize(self, _remove, path, os.getpid())
+        self._finalizer = weakref.finalize(self, own_ring.remove, path, os.getpid())
         _PROBES.add(self)
         self._recorder = Recorder(ring, fail=self.fail)
         self._timing = Timing(self._recorder, ring, self._facts["device"])
@@ -182,7 +182,7 @@ class LoopProbe:
         self._leave(State.DETACHED)
         self._drop_finalizer()
         if self.path is not None:
-            _remove(self.path, os.getpid())
+            own_ring.remove(self.path, os.getpid())
 
     def forget(self) -> None:
         """Lets go of everything in a forked child: the ring is the parent's, with one writer."""
@@ -272,16 +272,9 @@ def facts_of(name: str, rank: str, device: str, algorithm: str) -> dict[str, Any
     }
 
 
-def _remove(path: Path, pid: int) -> None:
-    """Removes the ring; a forked child leaves it to its parent."""
-    if os.getpid() == pid:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
 def _why(error: BaseException) -> str:
     if isinstance(error, FileExistsError):
         return "This process is traced already: it has a Tracer, or an injected probe."
     if isinstance(error, OSError):
-        return f"No ring can be made in {_ring.SHARED_MEMORY}: {error.strerror or error}."
+        return f"No ring can be made in {own_ring.SHARED_MEMORY}: {error.strerror or error}."
     return f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ end of its last unit. Byte order is little endian. Any change here is a new LAYO
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
@@ -41,6 +41,7 @@ class Word:
     TARGET_START_TICKS = 6  # field 22 of /proc/PID/stat: tells a reused PID apart
     LOADER_TEXT_ADDRESS = 7  # memory that the loader frees, 0 if there is none
     LOADER_TEXT_BYTES = 8
+    ORIGIN = 9  # who made the ring: `Origin`
 
     # Written by the probe.
     HEAD = 32  # units written so far: the position of the newest record's last unit
@@ -69,6 +70,14 @@ class Word:
     HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of a reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
+
+
+class Origin:
+    """Who made a ring, and with it how the probe comes into the process."""
+
+    INJECTED = 0  # spectrace, which put the probe's code into it
+    LOOP = 1  # a `spectrace.loop.Tracer`, in its own process
+    PLUGIN = 2  # the plugin in a scheduler's process
 
 
 class State:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from spectrace.attach import handle, inject, leave, loader, ring_file
+from spectrace.attach.ways import Way
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -73,7 +74,7 @@ def test_every_supported_interpreter_takes_it_in_and_lets_it_go(
     finish = tmp_path / "finish"
     with busy(finish, python=python) as process:
         attached = attach(process)
-        assert attached.way in {"pending", "in place"}
+        assert attached.way is Way.PTRACE
         assert not attached.joined
         assert leave.take_out(attached) == handle.TakenOut(
             removed=True, foreign=(), reason="The probe is out."
@@ -176,24 +177,24 @@ print(time.monotonic() - start, flush=True)
 
 
 @pytest.mark.parametrize(
-    ("way", "system_calls", "expected"),
+    ("way", "system_calls", "in_place"),
     [
-        ("sleep", ("clock_nanosleep", "nanosleep"), "in place"),
-        ("select", ("select", "pselect6"), "in place"),
-        ("poll", ("poll",), "in place"),
-        ("epoll", ("epoll_wait", "epoll_pwait"), "in place"),
-        ("read", ("read",), "in place"),
-        ("lock", ("futex",), "pending"),
+        ("sleep", ("clock_nanosleep", "nanosleep"), True),
+        ("select", ("select", "pselect6"), True),
+        ("poll", ("poll",), True),
+        ("epoll", ("epoll_wait", "epoll_pwait"), True),
+        ("read", ("read",), True),
+        ("lock", ("futex",), False),
     ],
 )
 def test_blocked_main_thread_takes_it_in_and_sleeps_on(
-    way: str, system_calls: tuple[str, ...], expected: str
+    way: str, system_calls: tuple[str, ...], in_place: bool
 ) -> None:
     """The probe gets in while the main thread is blocked, and the call lasts as long as asked."""
     with running(BLOCKED, way) as process:
         wait_until(lambda: sleeps_in(process.pid, *system_calls))
         attached = attach(process, FLEETING)
-        assert attached.way == expected
+        assert attached.in_place == in_place
         ring_file.remove(attached.path)
         out, complaint = process.communicate(timeout=10)
         assert not complaint

@@ -13,6 +13,7 @@ import pytest
 
 from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.attach.session import End, TraceSession
+from spectrace.attach.ways import Way
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
@@ -63,7 +64,7 @@ class FakeProbes:
         writer.words[Word.ARM_NS] = 200_000
         if self.joined:
             write_cycle(writer, 1)
-        return Attached(rank, path, "pending", 300_000, self.joined)
+        return Attached(rank, path, Way.PTRACE, 300_000, self.joined)
 
     def ask_to_leave(self, attached: Attached) -> None:
         """Notes whom it was said to."""
