@@ -42,6 +42,7 @@ _DIRECTION_FLAG = 0x400
 _RED_ZONE = 1024  # 128 bytes by the ABI; the rest is distance
 
 _STOP_TIMEOUT_S = 1.0
+_NO_CPU_PATIENCE_S = 10.0  # with others on every core a thread may not run for seconds
 _KNOCK_S = 0.05
 _KNOCK = signal.SIGURG  # what it means by default is nothing
 
@@ -448,13 +449,20 @@ class StoppedThread:
             if stop is not None:
                 self._stands = True
                 return stop
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and self._is_late(time.monotonic() - deadline):
                 raise CallFailed(
                     f"The main thread of process {self._pid} did not answer within {timeout_s} s: "
-                    "it hangs in the kernel, or waits for a lock of the interpreter; try again."
+                    "it hangs in the kernel, waits for a lock of the interpreter, or gets no "
+                    "processor; try again."
                 )
             # What went wrong here, if not a knock, the next look says.
             _libc.waitid(os.P_PID, self._pid, ctypes.byref(self._change), _ANY_CHANGE)
+
+    def _is_late(self, over_s: float) -> bool:
+        """Whether to give up so long after the time: not on one that only wants a processor."""
+        if over_s <= 0:
+            return False
+        return over_s > _NO_CPU_PATIENCE_S or not procfs.status(self._pid)["State"].startswith("R")
 
     def _poll(self) -> tuple[int, int] | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import struct
@@ -166,11 +167,25 @@ def _is_orphan(path: Path) -> bool:
     except (OSError, SpectraceError):  # not ours to judge
         return False
     try:
+        if view.word(Word.ORIGIN) != layout.Origin.INJECTED:
+            return not _is_locked(path)  # its process numbers itself as it sees itself
         pid, ticks = view.word(Word.TARGET_PID), view.word(Word.TARGET_START_TICKS)
     finally:
         view.close()
     # In a container a spectrace numbers its processes otherwise than we do.
     return procfs.shares_files(os.getpid()) and not procfs.is_alive(pid, ticks)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether the process that made a ring for itself is still there to hold its lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _removed(path: Path) -> bool:
