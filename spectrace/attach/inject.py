@@ -127,8 +127,9 @@ def _by(way: Way, rank: Rank, path: Path, interpreter: Interpreter, timeout_s: f
         remote_exec.hand_over(rank.pid, interpreter, path)
         try:
             _wait_until_armed(rank, path, deadline, timeout_s)
-        finally:
-            remote_exec.take_back(path)
+        except BaseException:
+            remote_exec.take_back(rank.pid, path)
+            raise
         return Attached(rank, path, way, 0, joined=False)
     order = handover.Order(
         pid=rank.pid,

@@ -35,12 +35,25 @@ try:
 except Exception:pass
 except BaseException as e:
  import ctypes as c
- def r(s,e=e):raise e
+{raiser}
  o=c.py_object(type('',(),{{'__bool__':r}})())
  a=c.pythonapi
  a.Py_IncRef(o)
  a.Py_AddPendingCall(a.PyObject_IsTrue,o)
 """
+
+_RAISE = " def r(s,e=e):raise e"
+# While a script of sys.remote_exec runs, pending calls run too, and what they raise there is
+# printed and lost: so the call comes again until the script's frame is gone.
+_RAISE_LATER = """\
+ import sys
+ def r(s,e=e,k=sys._getframe(1)):
+  f=sys._getframe(1)
+  while f:
+   if f is k:a.Py_AddPendingCall(a.PyObject_IsTrue,o);return False
+   f=f.f_back
+  raise e"""
+_REMOVE = "import os\ntry:\n os.unlink({path!r})\nexcept OSError:pass\n"
 
 TEXT_BYTES = 4096  # one page holds it, whatever the path
 
@@ -56,7 +69,7 @@ def text(path: str, address: int) -> bytes:
     Raises:
         ValueError: The path is too long.
     """
-    made = _statement(path, address, TEXT_BYTES).encode() + b"\0"
+    made = _statement(path, address, TEXT_BYTES, _RAISE).encode() + b"\0"
     if len(made) > TEXT_BYTES:
         raise ValueError(f"the path of the ring is too long: {path}")
     return made
@@ -70,16 +83,25 @@ def script(path: str, number: int, own_path: str) -> str:
         number: What stands in the ring in place of an address, so that no other ring will do.
         own_path: The script as the server sees it.
     """
-    remove = f"import os\ntry:\n os.unlink({own_path!r})\nexcept OSError:pass\n"
-    return f"exec({remove!r},{{}})\n{_statement(path, number, 0)}"
+    return vain_script(own_path) + _statement(path, number, 0, _RAISE_LATER)
 
 
-def _statement(path: str, address: int, size: int) -> str:
+def vain_script(own_path: str) -> str:
+    """A script that does nothing but remove itself.
+
+    Args:
+        own_path: As in `script`.
+    """
+    return f"exec({_REMOVE.format(path=own_path)!r},{{}})\n"
+
+
+def _statement(path: str, address: int, size: int, raiser: str) -> str:
     """The loader as one statement that leaves nothing in the module it runs in."""
     source = _LOADER.format(
         path=path,
         address=address,
         size=size,
+        raiser=raiser,
         text_word=Word.LOADER_TEXT_ADDRESS,
         state_word=Word.STATE,
         bytes_word=Word.CODE_BYTES,

@@ -54,9 +54,19 @@ def hand_over(pid: int, interpreter: Interpreter, ring_path: Path) -> None:
         raise WayClosed(f"sys.remote_exec was refused for process {pid}: {failed.rstrip('.')}.")
 
 
-def take_back(ring_path: Path) -> None:
-    """Takes the script away, should it not have run: it will do nothing then."""
-    ring_path.with_suffix(_SUFFIX).unlink(missing_ok=True)
+def take_back(pid: int, ring_path: Path) -> None:
+    """Sees to it that a script that comes too late does nothing but remove itself.
+
+    Were it gone, the interpreter would complain of that on the server's stderr.
+    """
+    script = ring_path.with_suffix(_SUFFIX)
+    with suppress(FileNotFoundError):  # it has run
+        descriptor = os.open(script, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, loader.vain_script(_name_in_target(pid)).encode())
+        finally:
+            os.close(descriptor)
 
 
 def _write(script: Path, pid: int, ring_path: Path) -> None:
@@ -66,8 +76,7 @@ def _write(script: Path, pid: int, ring_path: Path) -> None:
     ring.set_word(Word.LOADER_TEXT_BYTES, 0)
     ring.set_word(Word.LOADER_TEXT_ADDRESS, number)
     ring.close()
-    name = ring_file.name_in_target(pid)
-    text = loader.script(name, number, str(Path(name).with_suffix(_SUFFIX)))
+    text = loader.script(ring_file.name_in_target(pid), number, _name_in_target(pid))
     script.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(script, flags, 0o600)
@@ -76,6 +85,11 @@ def _write(script: Path, pid: int, ring_path: Path) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
+
+
+def _name_in_target(pid: int) -> str:
+    """The script as the process itself names it."""
+    return str(Path(ring_file.name_in_target(pid)).with_suffix(_SUFFIX))
 
 
 def _call(executable: str, pid: int, script: Path) -> str:

@@ -7,11 +7,10 @@ import json
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from spectrace.probe.layout import Mode, State, Word
 from tests.integration.attach_targets import (
     BUSY,
     FLEETING,
+    NEWEST_PYTHON,
     NOBODY,
     PROBE,
     SYSTEM_PYTHON,
@@ -74,7 +74,9 @@ def test_every_supported_interpreter_takes_it_in_and_lets_it_go(
     finish = tmp_path / "finish"
     with busy(finish, python=python) as process:
         attached = attach(process)
-        assert attached.way is Way.PTRACE
+        newest = python == NEWEST_PYTHON
+        assert attached.way is (Way.REMOTE_EXEC if newest else Way.PTRACE)
+        assert not attached.closed
         assert not attached.joined
         assert leave.take_out(attached) == handle.TakenOut(
             removed=True, foreign=(), reason="The probe is out."
@@ -97,22 +99,6 @@ def test_ring_says_who_controls_it_and_how(tmp_path: Path) -> None:
         assert ring.word(Word.STATE) == State.ARMED
         ring.close()
         assert leave.take_out(attached).removed
-
-
-def test_allocating_threads_survive_many_attaches(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    """A process that allocates in five threads goes on after 30 attaches, and stands briefly."""
-    finish = tmp_path / "finish"
-    stops_ms = []
-    with busy(finish, threads=4) as process:
-        for _ in range(30):
-            attached = attach(process)
-            stops_ms.append(attached.stop_ns / 1e6)
-            assert leave.take_out(attached).removed
-        assert ended_well(process, finish) == {"new": [], "error": None}
-    record_property("stop_ms_median", statistics.median(stops_ms))
-    assert statistics.median(stops_ms) < 50
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
