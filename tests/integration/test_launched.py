@@ -18,14 +18,20 @@ from tests.integration.attach_targets import wait_until
 
 PROGRAM = str(Path(sys.executable).resolve())
 
-# Starts a scheduler with each title, so many seconds after the one before, and waits for the end.
+# Starts a scheduler with each title, so many seconds after the one before; told to end, it ends
+# them.
 SERVER = """
-import subprocess, sys, time
-program = "import signal; signal.pause()"
+import signal, subprocess, sys, time
+children = []
+def end(*_):
+    for child in children: child.kill()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
 for title in sys.argv[3:]:
-    subprocess.Popen([title, "-I", "-c", program], executable=sys.argv[1])
+    command = [title, "-I", "-c", "import signal; signal.pause()"]
+    children.append(subprocess.Popen(command, executable=sys.argv[1]))
     time.sleep(float(sys.argv[2]))
-import signal; signal.pause()
+while True: signal.pause()
 """
 
 
@@ -41,26 +47,28 @@ def never() -> bool:
 
 def test_all_ranks_are_waited_for_that_come_one_after_the_other() -> None:
     """A rank that comes a moment after the first is among those that are found."""
-    server = Launched(server_of("sglang::scheduler_TP0", "sglang::scheduler_TP1"), -1)
+    server = Launched(
+        server_of("sglang::scheduler_TP0", "sglang::scheduler_TP1", apart_s=0.3), subprocess.DEVNULL
+    )
     try:
         run = server.wait_for_ranks(never)
         assert run is not None
         assert [rank.name for rank in run.ranks] == ["TP0", "TP1"]
         assert run.server_pid == server.pid
     finally:
-        server.stop(5.0)
+        server.stop(1.0)
 
 
 def test_a_server_behind_a_shell_is_found() -> None:
     """What is started may be a script that starts the server."""
     command = ["sh", "-c", '"$@"; exit 0', "sh", *server_of("sglang::scheduler")]
-    server = Launched(command, -1)
+    server = Launched(command, subprocess.DEVNULL)
     try:
         run = server.wait_for_ranks(never)
         assert run is not None
         assert [rank.name for rank in run.ranks] == ["TP0"]
     finally:
-        server.stop(2.0)
+        server.stop(1.0)
 
 
 def test_its_end_is_the_end_of_its_whole_group() -> None:
@@ -92,19 +100,18 @@ def test_a_server_that_ends_before_it_has_a_rank_passes_its_status(
 def test_a_command_that_is_not_there_is_named() -> None:
     """Nothing is started, and the error says what to give."""
     with pytest.raises(SpectraceError, match=r"no-such-server cannot be started .*after `--`"):
-        Launched(["no-such-server"], -1)
+        Launched(["no-such-server"], subprocess.DEVNULL)
 
 
 def test_a_server_that_cannot_be_traced_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
     """The reason is said, the server stays, and Ctrl-C ends it; the status says that it failed."""
     log = tmp_path / "log"
     command = [SPECTRACE, "launch", "--no-page", "--server-log", str(log)]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--method", "plugin", "--", *server_of("sglang::scheduler")],
         stdout=subprocess.PIPE,
         text=True,
-    )
-    try:
+    ) as process:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "without being traced" in line)
         assert "has no plugin" in line
@@ -112,10 +119,8 @@ def test_a_server_that_cannot_be_traced_runs_on_until_it_is_stopped(tmp_path: Pa
         (rank,) = children(server)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 1
+        assert process.wait(90) == 1
         wait_until(lambda: not Path(f"/proc/{rank}").exists())
-    finally:
-        process.kill()
 
 
 def children(pid: int) -> list[int]:
