@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spectrace.attach import loops, procfs
+from spectrace.attach import procfs, sleepers
 from spectrace.collect.ring_view import RingView
 from spectrace.probe.layout import QUIET_NS, State, Word
 
@@ -15,20 +15,20 @@ _STATES = {
     State.DETACHED: "left",
     State.FAILED: "failed",
 }
-_OF_A_SLEEPER = {State.LOADED, State.DETACHED}  # of a loop that nobody traces
+_OF_A_SLEEPER = {State.LOADED, State.DETACHED}  # of one that nobody traces
 
 
 def state_of(ring: RingView) -> str:
-    """What the probe is doing, in a word or two; a loop's own sleeps while nobody reads."""
+    """What the probe is doing, in a word or two; the process's own sleeps while nobody reads."""
     state = ring.word(Word.STATE)
-    if loops.is_of_a_loop(ring) and state in _OF_A_SLEEPER:
+    if sleepers.name_of(ring) and state in _OF_A_SLEEPER:
         return ASLEEP
     return _STATES.get(state, "unknown: of another release")
 
 
 def way_of(ring: RingView) -> str:
-    """How the probe came into the process: `injected`, or `loop` where that brought its own."""
-    return "loop" if loops.is_of_a_loop(ring) else "injected"
+    """How the probe came in: `injected`, or `loop` or `plugin`, which bring their own."""
+    return sleepers.name_of(ring) or "injected"
 
 
 def controller_of(ring: RingView, pid: int, now_ns: int) -> int | None:

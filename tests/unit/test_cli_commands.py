@@ -23,7 +23,7 @@ from spectrace.cli.stopping import SIGNALS, stop_on_signals
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
-from spectrace.probe.layout import State, Word
+from spectrace.probe.layout import Origin, State, Word
 from tests.helpers.probe_ring import make_ring
 
 RUN = Run(
@@ -210,7 +210,7 @@ def test_status_lists_ranks_and_who_traces_them(
     """One line a rank, the server named once."""
     lines = look_at_servers(monkeypatch, tmp_path).splitlines()
     assert lines[0].split() == ["server", "rank", "process", "state", "timing", "cycles", "lost"]
-    words = f"70 TP0 71 traced (loop) by process {os.getpid()} off 1,234 5"  # a ring without code
+    words = f"70 TP0 71 traced (injected) by process {os.getpid()} off 1,234 5"
     assert lines[1].split() == words.split()
     assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013", "\u2013", "\u2013"]
 
@@ -254,9 +254,13 @@ def test_a_loop_that_nobody_traces_is_asleep(tmp_path: Path) -> None:
     make_ring(tmp_path / "ring").close()
     view = RingView(tmp_path / "ring")
     states = []
-    for state, code_bytes in ((State.DETACHED, 0), (State.LOADED, 0), (State.DETACHED, 9)):
+    for state, origin in (
+        (State.DETACHED, Origin.LOOP),
+        (State.LOADED, Origin.PLUGIN),
+        (State.DETACHED, Origin.INJECTED),
+    ):
         view.set_word(Word.STATE, state)
-        view.set_word(Word.CODE_BYTES, code_bytes)
+        view.set_word(Word.ORIGIN, origin)
         states.append(status.describe(RUN.ranks[0], view, 0))
     view.close()
     assert [rank.state for rank in states] == ["asleep", "asleep", "left"]

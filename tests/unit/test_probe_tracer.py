@@ -477,7 +477,7 @@ def test_a_scheduler_without_a_known_function_is_refused_untouched(tmp_path: Pat
                 Tracer(ring, lambda: None).arm()
             assert vars(scheduler)["run_batch"] is run_batch
         finally:
-            scheduler.on_idle = idle  # type: ignore[method-assign] # as it was
+            scheduler.on_idle = idle
             ring.close()
 
 
