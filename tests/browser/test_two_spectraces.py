@@ -47,7 +47,7 @@ def test_who_comes_second_reads_along_and_its_page_says_so(server: CpuServer) ->
         paged("attach", str(server.pid), "--port", "0") as first,
         paged("attach", str(server.pid), "--port", "0") as second,
     ):
-        until(lambda: second.runs())
+        until(second.runs)
         generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="along")
         until(lambda: len(second.cycles()) >= 5 and set(second.cycles()) <= set(first.cycles()))
         assert f"process {first.process.pid} controls" in str(second.runs())
