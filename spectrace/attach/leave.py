@@ -127,7 +127,7 @@ def _wait_until_out(pid: int, ring: RingView, timeout_s: float) -> TakenOut:
         if time.monotonic_ns() > push_at_ns:
             push_at_ns = float("inf")
             hindrance = _push_out(pid, ring) or hindrance
-            deadline = time.monotonic() + _PUSHED_TIMEOUT_S
+            deadline = max(deadline, time.monotonic() + _PUSHED_TIMEOUT_S)
         time.sleep(_POLL_S)
 
 

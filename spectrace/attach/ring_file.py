@@ -17,7 +17,7 @@ from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
-from spectrace.probe.layout import Word
+from spectrace.probe.layout import State, Word
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
@@ -172,16 +172,16 @@ def remove(path: Path, inode: int | None = None) -> None:
 
 
 def sweep() -> list[Path]:
-    """Removes the rings of processes that have ended, and such as were never finished.
+    """Removes the rings of processes that have ended, and those in which nothing runs any more.
 
     They are left where first spectrace was killed and then the server, and where spectrace was
-    killed while it made one.
+    killed on its way in or out.
 
     Returns:
         Those that were removed.
     """
-    left = [path for path in find_rings() if _is_orphan(path)] + _unfinished()
-    return [path for path in left if _removed(path)]
+    rings = [path for path in find_rings() if _is_orphan(path) or _is_abandoned(path)]
+    return [path for path in rings + _unfinished() if _removed(path)]
 
 
 def _unfinished() -> list[Path]:
@@ -220,6 +220,24 @@ def _is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether no probe runs with the ring, and for long nobody has been on the way in or out.
+
+    A loader that has not run yet finds no file then, and does nothing.
+    """
+    try:
+        view = RingView(path)
+    except (OSError, SpectraceError):  # not ours to judge
+        return False
+    try:
+        runs = view.word(Word.STATE) not in {State.EMPTY, State.DETACHED, State.FAILED}
+        quiet_ns = time.monotonic_ns() - view.word(Word.HEARTBEAT_NS)
+        brought_by_us = view.word(Word.CODE_BYTES) > 0
+    finally:
+        view.close()
+    return brought_by_us and not runs and quiet_ns > layout.ABANDONED_NS
 
 
 def _removed(path: Path) -> bool:

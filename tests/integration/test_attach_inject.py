@@ -582,3 +582,27 @@ def test_rings_that_were_never_finished_are_swept(tmp_path: Path) -> None:
             assert new.exists()
         finally:
             new.unlink()
+
+
+@pytest.mark.parametrize(
+    ("state", "quiet_s", "goes"),
+    [
+        (State.EMPTY, 31, True),
+        (State.DETACHED, 31, True),
+        (State.FAILED, 31, True),
+        (State.EMPTY, 29, False),
+        (State.DETACHED, 29, False),
+        (State.TRACING, 31, False),
+    ],
+)
+def test_rings_in_which_nothing_runs_are_swept(
+    state: int, quiet_s: int, goes: bool, tmp_path: Path
+) -> None:
+    """Of a spectrace killed on its way in or out, 30 s later; the server may live on."""
+    with busy(tmp_path / "finish") as process:
+        heartbeat_ns = time.monotonic_ns() - quiet_s * 1_000_000_000
+        words = {Word.STATE: state, Word.HEARTBEAT_NS: heartbeat_ns}
+        path = ring_file.create(rank_of(process), b"code", OPTIONS.units, words)
+        assert (path in ring_file.sweep()) is goes
+        assert path.exists() is not goes
+        ring_file.remove(path)
