@@ -61,6 +61,8 @@ def facts_of(facts: SessionFacts, export_lost: int = 0) -> RunFacts:
 
 def _message(facts: SessionFacts) -> str:
     sentences = list(facts.errors[-1:])
+    if facts.untried:
+        sentences.append(facts.untried)
     if facts.unhooked:
         sentences.append(f"Not seen in this release: {', '.join(facts.unhooked)}.")
     return " ".join(sentences)
