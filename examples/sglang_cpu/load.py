@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -112,7 +113,19 @@ def parse(reply: dict[str, Any]) -> Answer:
     )
 
 
-def ask(url: str, *, request_id: str, text: str, max_new_tokens: int) -> Answer:
+def sampling(max_new_tokens: int) -> dict[str, Any]:
+    """Return the parameters of a greedy request that the end-of-text token does not end."""
+    return {"temperature": 0, "max_new_tokens": max_new_tokens, "ignore_eos": True}
+
+
+def ask(
+    url: str,
+    *,
+    request_id: str,
+    text: str,
+    max_new_tokens: int,
+    further: Mapping[str, Any] | None = None,
+) -> Answer:
     """Send one greedy request and wait for its answer.
 
     Args:
@@ -120,16 +133,31 @@ def ask(url: str, *, request_id: str, text: str, max_new_tokens: int) -> Answer:
         request_id: Its id; no two running requests may share one.
         text: The prompt.
         max_new_tokens: Tokens to generate; the end-of-text token does not end it sooner.
+        further: More sampling parameters, such as a `json_schema`.
 
     Raises:
         OSError: If the server cannot be reached, refuses the request, or ends.
     """
-    sampling = {"temperature": 0, "max_new_tokens": max_new_tokens, "ignore_eos": True}
-    body = json.dumps({"text": text, "rid": request_id, "sampling_params": sampling}).encode()
+    parameters = {**sampling(max_new_tokens), **(further or {})}
+    body = {"text": text, "rid": request_id, "sampling_params": parameters}
+    return parse(json.loads(_post(f"{url}/generate", body)))
+
+
+def abort(url: str, request_id: str) -> None:
+    """Ask a server to give up a request; its answer has what is there already.
+
+    Raises:
+        OSError: If the server cannot be reached, or ends.
+    """
+    _post(f"{url}/abort_request", {"rid": request_id})
+
+
+def _post(address: str, body: dict[str, Any]) -> bytes:
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}/generate", body, headers)
+    request = urllib.request.Request(address, json.dumps(body).encode(), headers)
     with _opener.open(request, timeout=REQUEST_TIMEOUT_S) as response:
-        return parse(json.load(response))
+        content: bytes = response.read()
+        return content
 
 
 def ask_numbered(url: str, index: int, max_new_tokens: int, tag: str) -> Answer:

@@ -1,7 +1,7 @@
-"""Builds a tiny Llama target and a tiny EAGLE-3 draft for it, from nothing and without training.
+"""Builds a tiny Llama target and two tiny drafts for it, from nothing and without training.
 
 A draft made of random weights would have nothing accepted, and a copy of the target everything.
-These two have a known partial acceptance, so that every count a tracer reports can be checked:
+These have a known partial acceptance, so that every count a tracer reports can be checked:
 
 - The target says a fixed cycle. A random permutation of all ordinary tokens defines which token
   follows which. Token t has a random embedding e(t); its transformer layers add only a little noise
@@ -9,10 +9,12 @@ These two have a known partial acceptance, so that every count a tracer reports 
   score of s after t is e(t) . e(before s): about the width of the model if s follows t, else a
   random number near zero. So the text never ends, never repeats within 1022 tokens, and is the
   same for every batch size, device and scheduler.
-- The draft knows the same cycle, but has words for only 800 of the 1024 tokens. Its one layer reads
-  [e(t), state], attends from each token to itself alone, puts the token's embedding into the stream
-  and takes the carried state out. So what it says next depends on the last token only, at every
-  step of a draft, and is right if the successor is among its words; if not, it is wrong.
+- The EAGLE-3 draft knows the same cycle, but has words for only 800 of the 1024 tokens. Its one
+  layer reads [e(t), state], attends from each token to itself alone, puts the token's embedding
+  into the stream and takes the carried state out. So what it says next depends on the last token
+  only, at every step of a draft, and is right if the successor is among its words; if not, it is
+  wrong.
+- The standalone draft is a Llama as the target is, of one layer, with words for the same 800.
 
 Hence the correct drafts of a cycle are the number of successive tokens of the cycle, counted from
 the last confirmed one, that are in the draft's vocabulary, and at most the number of steps.
@@ -106,17 +108,17 @@ def make_head(embeddings: torch.Tensor, cycle: Cycle) -> torch.Tensor:
     return head
 
 
-def make_target(
-    generator: torch.Generator, embeddings: torch.Tensor, head: torch.Tensor
+def make_llama(
+    generator: torch.Generator, embeddings: torch.Tensor, head: torch.Tensor, layers: int
 ) -> Weights:
-    """Return the target's weights under the names of a Llama checkpoint."""
+    """Return the weights of a model of so many layers under the names of a Llama checkpoint."""
     inner = WIDTH**-0.5
     weights = {
         "model.embed_tokens.weight": embeddings,
         "model.norm.weight": torch.ones(WIDTH),
         "lm_head.weight": head,
     }
-    for layer in range(LAYERS):
+    for layer in range(layers):
         shapes = {
             "self_attn.q_proj": (WIDTH, WIDTH, inner),
             "self_attn.k_proj": (WIDTH, WIDTH, inner),
@@ -242,7 +244,7 @@ def write_models(folder: Path) -> None:
     cycle = Cycle(generator)
     embeddings = make_embeddings(generator)
     head = make_head(embeddings, cycle)
-    target = make_target(generator, embeddings, head)
+    target = make_llama(generator, embeddings, head, LAYERS)
     write_model(folder / "target", target, config("LlamaForCausalLM", LAYERS))
     write_tokenizer(folder / "target")
     eagle = {
@@ -257,6 +259,9 @@ def write_models(folder: Path) -> None:
     }
     draft = make_draft(generator, head, cycle)
     write_model(folder / "draft", draft, config("LlamaForCausalLMEagle3", 1, **eagle))
+    known = torch.zeros_like(head).index_copy(0, cycle.words, head[cycle.words])
+    standalone = make_llama(generator, embeddings, known, 1)
+    write_model(folder / "standalone", standalone, config("LlamaForCausalLM", 1))
     description = {"successor": cycle.successor.tolist(), "draft_words": cycle.words.tolist()}
     write_json(folder / "cycle.json", description)
 
@@ -275,7 +280,7 @@ def main() -> int:
         (built / STAMP).write_text(fingerprint)  # last: without it the folder is not used
         shutil.rmtree(MODELS, ignore_errors=True)
         built.rename(MODELS)
-    print(f"{MODELS.name} is ready: target, draft, cycle.json")
+    print(f"{MODELS.name} is ready: target, draft, standalone, cycle.json")
     return 0
 
 

@@ -9,7 +9,16 @@ from random import Random
 
 import msgspec
 
-from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RankCycle, RequestRow, TimingMode
+from spectrace.model import (
+    Cycle,
+    CycleKind,
+    Lane,
+    Phase,
+    PhaseName,
+    RankCycle,
+    RequestRow,
+    TimingMode,
+)
 
 _NS_PER_MS = 1e6
 _NS_PER_US = 1e3
@@ -28,7 +37,7 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase on the host lane of the first rank.
+    """One phase on one lane of the first rank.
 
     A phase that occurs several times in a cycle counts with its sum, and a parent such as
     `verify` with the sum of its parts.
@@ -58,13 +67,19 @@ class CycleTimes(msgspec.Struct, frozen=True, kw_only=True):
         cycles: Cycles of this kind.
         incomplete: How many of them are incomplete.
         time: The distance from cycle start to cycle end; None if no cycle is complete.
-        phases: In the order of a cycle, parents before their parts.
+        phases: On the host lane, in the order of a cycle, parents before their parts.
+        device_cycles: Cycles with a device lane in which nothing is missing.
+        device: The same as `phases` on the device lane of these cycles. Its shares are of their
+            time on the host, so that they can be compared with those of `phases`: what the
+            phases lack of 1, together, is the time in which the device ran none of them.
     """
 
     cycles: int
     incomplete: int
     time: Percentiles | None
     phases: tuple[PhaseSummary, ...]
+    device_cycles: int = 0
+    device: tuple[PhaseSummary, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,35 +363,26 @@ class _PhaseTally:
         self.max_lag = max(self.max_lag, lag)
 
 
-class _TimesTally:
-    """The times of cycles of one kind on their first rank."""
+class _LaneTally:
+    """The phases of one lane, in cycles that have any."""
 
     def __init__(self) -> None:
-        self._cycles = 0
-        self._incomplete = 0
-        self._time = _Values()
-        self._ns_with_phases = 0
+        self.cycles = 0
+        self._ns = 0
         self._phases: dict[PhaseName, _PhaseTally] = {}
 
-    def add(self, number: int, rank: RankCycle) -> None:
-        self._cycles += 1
-        if rank.incomplete:
-            self._incomplete += 1
+    def add(self, number: int, phases: Sequence[Phase], cycle_ns: int) -> None:
+        if not phases:
             return
-        self._time.add(rank.duration_ns)
-        if rank.phases:
-            self._ns_with_phases += rank.duration_ns
-            self._add_phases(number, rank)
-
-    def _add_phases(self, number: int, rank: RankCycle) -> None:
+        self.cycles += 1
+        self._ns += cycle_ns
         sums: dict[PhaseName, int] = {}
-        for phase in rank.phases:
-            if phase.lane is Lane.HOST:
-                lag = number - phase.of_cycle
-                for name in _COUNTED_AS[phase.name]:
-                    sums[name] = sums.get(name, 0) + phase.end_ns - phase.start_ns
-                    if lag:
-                        self._tally(name).see_lag(lag)
+        for phase in phases:
+            lag = number - phase.of_cycle
+            for name in _COUNTED_AS[phase.name]:
+                sums[name] = sums.get(name, 0) + phase.end_ns - phase.start_ns
+                if lag:
+                    self._tally(name).see_lag(lag)
         for name, duration_ns in sums.items():
             self._tally(name).values.add(duration_ns)
 
@@ -386,6 +392,40 @@ class _TimesTally:
             tally = self._phases[name] = _PhaseTally()
         return tally
 
+    def phases(self) -> tuple[PhaseSummary, ...]:
+        return tuple(self._phase(name) for name in PhaseName if name in self._phases)
+
+    def _phase(self, name: PhaseName) -> PhaseSummary:
+        tally = self._phases[name]
+        return PhaseSummary(
+            name=name,
+            time=tally.values.percentiles(),
+            share=tally.values.sum / self._ns,
+            cycles=tally.values.count,
+            max_lag=tally.max_lag,
+        )
+
+
+class _TimesTally:
+    """The times of cycles of one kind on their first rank."""
+
+    def __init__(self) -> None:
+        self._cycles = 0
+        self._incomplete = 0
+        self._time = _Values()
+        self._lanes = {lane: _LaneTally() for lane in Lane}
+
+    def add(self, number: int, rank: RankCycle) -> None:
+        self._cycles += 1
+        if rank.incomplete:
+            self._incomplete += 1
+            return
+        self._time.add(rank.duration_ns)
+        for lane, tally in self._lanes.items():
+            if lane is Lane.HOST or not rank.device_incomplete:
+                phases = [phase for phase in rank.phases if phase.lane is lane]
+                tally.add(number, phases, rank.duration_ns)
+
     def times(self) -> CycleTimes | None:
         if not self._cycles:
             return None
@@ -393,17 +433,9 @@ class _TimesTally:
             cycles=self._cycles,
             incomplete=self._incomplete,
             time=self._time.percentiles() if self._time.count else None,
-            phases=tuple(self._phase(name) for name in PhaseName if name in self._phases),
-        )
-
-    def _phase(self, name: PhaseName) -> PhaseSummary:
-        tally = self._phases[name]
-        return PhaseSummary(
-            name=name,
-            time=tally.values.percentiles(),
-            share=tally.values.sum / self._ns_with_phases,
-            cycles=tally.values.count,
-            max_lag=tally.max_lag,
+            phases=self._lanes[Lane.HOST].phases(),
+            device_cycles=self._lanes[Lane.DEVICE].cycles,
+            device=self._lanes[Lane.DEVICE].phases(),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from elftools.elf.hash import ELFHashSection, GNUHashSection
 from elftools.elf.sections import Symbol as Entry
 from elftools.elf.sections import SymbolTableSection
 
-from spectrace.attach import procfs
+from spectrace.attach import procfs, ptrace
 from spectrace.errors import SpectraceError
 
 PYTHON_FUNCTIONS = (
@@ -154,24 +153,15 @@ def changed(pid: int, interpreter: Interpreter) -> str:
     Raises:
         SpectraceError: No such process, or we may not look into it.
     """
-    try:
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            for name, address in interpreter.functions.items():
-                content = interpreter.content[name]
-                if _read_at(memory.fileno(), address, len(content)) != content:
-                    return name
-    except FileNotFoundError:
-        raise procfs.no_such_process(pid) from None
-    except PermissionError:
-        raise procfs.may_not_look_into(pid) from None
-    return ""
+    return next((name for name in interpreter.functions if _differs(pid, interpreter, name)), "")
 
 
-def _read_at(descriptor: int, address: int, size: int) -> bytes:
+def _differs(pid: int, interpreter: Interpreter, name: str) -> bool:
+    content = interpreter.content[name]
     try:
-        return os.pread(descriptor, size, address)
+        return ptrace.read_memory(pid, interpreter.functions[name], len(content)) != content
     except OSError:  # nothing stands there
-        return b""
+        return True
 
 
 def _described(

@@ -11,7 +11,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,6 +42,12 @@ _LIBRARIES = re.compile(
 _DEVICES = re.compile(r"/dev/(?:nvidia\d+|kfd|dri/renderD\d+)")
 _SITE = re.compile(r"(/.*?/(?:site|dist)-packages)/")
 _PROFILERS = ("py-spy", "austin", "gdb", "lldb", "strace", "ltrace", "perf", "bpftrace", "memray")
+_PACKAGE_FOLDERS = tuple(
+    f"{library}/python3*/{kind}-packages"
+    for library in ("lib", "lib64", "local/lib")
+    for kind in ("site", "dist")
+)
+_LETTERS_OF_AN_OPTION = re.compile(r"^-+[A-Za-z-]+=?")
 _CONTAINERS = (
     ("kubepods", "kubernetes"),
     ("docker", "docker"),
@@ -66,7 +71,7 @@ def machine(proc: Path = PROC) -> Machine:
         ptrace_scope=_ptrace_scope(proc),
         container=_container_of("self", proc),
         no_new_privileges=own.get("NoNewPrivs", "0") != "0",
-        ptrace_refused=_ptrace_refused() if proc == PROC else "",
+        ptrace_refused=proc == PROC and _ptrace_refused(),
         gdb=shutil.which("gdb") or "",
     )
 
@@ -149,7 +154,10 @@ def _interpreter(pid: int) -> Interpreter | None:
         name = elf.changed(pid, found)
     except SpectraceError as error:
         return Interpreter(problem=str(error))
-    problem = f"Memory and file differ at {name}: Python was replaced, or a debugger is at work."
+    problem = (
+        f"Memory and file differ at {name}: Python was replaced since the server started, or a "
+        "debugger has changed it. Restart the server."
+    )
     return Interpreter(file=found.name, version=found.version, problem=problem if name else "")
 
 
@@ -169,26 +177,24 @@ def _ring(pid: int) -> Ring | None:
         view.close()
 
 
-def _ptrace_refused() -> str:
+def _ptrace_refused() -> bool:
     """Tries ptrace on a child of our own, which every rule but a filter of system calls allows."""
     if platform.machine() != "x86_64":
-        return ""
-    code = "print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as child:
+        return False
+    try:
+        child = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)  # noqa: S607 - any will do
+    except OSError:  # nothing to try it on
+        return False
+    with child:
         try:
-            assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-            child.stdout.readline()
             ptrace.operate(child.pid, lambda _thread: None)
-        except (SpectraceError, OSError) as error:
-            return str(error)
+        except (ptrace.CallFailed, ptrace.TargetGone):  # let in, and too slow on a busy machine
+            return False
+        except (SpectraceError, OSError):
+            return True
         finally:
             child.kill()
-    return ""
+    return False
 
 
 # What stands in /proc.
@@ -247,7 +253,7 @@ def _profilers_of(pid: int, proc: Path) -> Iterator[str]:
         words = _text(entry / "cmdline").split("\0")
         names = {_base(word) for word in words[:2]}  # a script stands behind its interpreter
         tool = next((name for name in _PROFILERS if name in names), "")
-        if tool and str(pid) in {re.sub(r"^-\w+=?", "", word) or word for word in words[1:]}:
+        if tool and str(pid) in {_LETTERS_OF_AN_OPTION.sub("", word) for word in words[1:]}:
             yield f"{tool} (process {entry.name})"
 
 
@@ -302,13 +308,10 @@ def _package_folders(
     with suppress(OSError):
         prefixes.append(str((proc / str(pid) / "exe").readlink().parents[1]))
     for prefix in filter(None, prefixes):
-        for library in ("lib", "lib64", "local/lib"):
-            for kind in ("site-packages", "dist-packages"):
-                with suppress(OSError):
-                    for folder in sorted(
-                        root.glob(f"{prefix.lstrip('/')}/{library}/python3*/{kind}")
-                    ):
-                        yield f"/{folder.relative_to(root)}"
+        for pattern in _PACKAGE_FOLDERS:
+            with suppress(OSError):
+                for folder in sorted((root / prefix.lstrip("/")).glob(pattern)):
+                    yield f"/{folder.relative_to(root)}"
 
 
 def _has_folder(command: tuple[str, ...]) -> bool:

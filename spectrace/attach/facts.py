@@ -16,8 +16,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         ptrace_scope: Yama's setting, None without Yama.
         container: `docker`, `podman`, `kubernetes` or `container`; empty outside of one.
         no_new_privileges: sudo gives us nothing.
-        ptrace_refused: Why the kernel refuses ptrace even of our own child; empty if it does
-            not.
+        ptrace_refused: The kernel refuses ptrace even of our own child.
         gdb: Path of gdb, empty without.
     """
 
@@ -28,7 +27,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     ptrace_scope: int | None = None
     container: str = ""
     no_new_privileges: bool = False
-    ptrace_refused: str = ""
+    ptrace_refused: bool = False
     gdb: str = ""
 
 

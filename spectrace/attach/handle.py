@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spectrace.model import Rank
 from spectrace.probe import layout
-from spectrace.probe.layout import State
+from spectrace.probe.layout import State, Word
 
 OVER = {State.DETACHED, State.FAILED}  # of the probe: it is out, or has never been in
 
@@ -18,18 +18,39 @@ class Options:
 
     Attributes:
         units: Size of a new ring, in units of `layout.UNIT_BYTES`.
-        mode: Timing mode, one of `layout.Mode`.
-        every: Record in full only cycles whose number this divides; 0 for all.
+        mode: Timing mode, one of `layout.Mode`. None for what the reader that controls the
+            rank has chosen, where there is one, and else for DEVICE.
+        every: Record in full only cycles whose number this divides, 0 for all. None as for
+            `mode`, and else for all.
+        take_control: Control the rank also where another reader does.
     """
 
     units: int = layout.DEFAULT_UNITS
-    mode: int = layout.Mode.DEVICE
-    every: int = 0
+    mode: int | None = None
+    every: int | None = None
+    take_control: bool = False
+
+    def words(self) -> dict[int, int]:
+        """The control words of a probe that nobody controls yet."""
+        return {
+            Word.MODE: layout.mode_word(layout.Mode.DEVICE),
+            Word.SAMPLE_EVERY: 0,
+            **self.asked_words(),
+        }
+
+    def asked_words(self) -> dict[int, int]:
+        """Those that were asked for."""
+        asked = {}
+        if self.mode is not None:
+            asked[Word.MODE] = layout.mode_word(self.mode)
+        if self.every is not None:
+            asked[Word.SAMPLE_EVERY] = self.every
+        return asked
 
 
 @dataclass(frozen=True)
 class Attached:
-    """A rank with the probe in it, under our control.
+    """A rank with the probe in it, which we control or read along.
 
     Attributes:
         rank: The process.
@@ -39,7 +60,8 @@ class Attached:
         stop_ns: For how long the main thread was kept from its own work by stops, in ns,
             measured from outside; what the loader does at a safe point is not in it, the
             header words LOAD_NS and ARM_NS say that.
-        joined: The probe was there already, its reader had gone, and we took over.
+        joined: The probe was there already.
+        key: Of our seat among the readers, see `readers`.
     """
 
     rank: Rank
@@ -47,18 +69,21 @@ class Attached:
     way: str
     stop_ns: int
     joined: bool
+    key: int
 
 
 @dataclass(frozen=True)
 class TakenOut:
-    """What came of taking the probe out.
+    """What came of leaving a rank.
 
     Attributes:
         removed: The probe is out, and so is its file.
         foreign: Functions that somebody wrapped after us: there ours stays, doing nothing.
         reason: One sentence.
+        left_to: Others read on, so that the probe was left to them on purpose.
     """
 
     removed: bool
     foreign: tuple[str, ...]
     reason: str
+    left_to: bool = False

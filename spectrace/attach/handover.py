@@ -65,6 +65,7 @@ class Order:
         ring: Its ring file, as we see it.
         name_in_target: The ring file, as the process sees it.
         only_free: Only free the memory of a loader's text that has run.
+        leave: Hand over what has the probe leave, not what loads it.
     """
 
     pid: int
@@ -72,6 +73,7 @@ class Order:
     ring: str
     name_in_target: str
     only_free: bool = False
+    leave: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,8 @@ def _free(thread: StoppedThread, order: Order, ring: RingView) -> None:
 
 
 def _hand_over(thread: StoppedThread, order: Order, ring: RingView) -> str:
-    """Gets the loader to run in the stopped thread or soon after; returns the way."""
-    functions, name = order.functions, order.name_in_target
+    """Gets a text to run in the stopped thread or soon after; returns the way."""
+    functions = order.functions
     text = thread.call(
         functions["mmap"],
         0,
@@ -180,14 +182,23 @@ def _hand_over(thread: StoppedThread, order: Order, ring: RingView) -> str:
     kept = False
     try:
         if _may_run_in_place(thread, functions):
-            _run_in_place(thread, functions, text, loader.text(name, 0))
+            _run_in_place(thread, functions, text, _text_of(order, 0))
             return "in place"
-        _queue(thread, functions, ring, text, loader.text(name, text))
+        if not order.leave:  # by this a loader knows that the ring is still its own
+            ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
+            ring.set_word(Word.LOADER_TEXT_ADDRESS, text)
+        _queue(thread, functions, ring, text, _text_of(order, text))
         kept = True
         return "pending"
     finally:
         if not kept:
             thread.call(functions["munmap"], text, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
+
+
+def _text_of(order: Order, address: int) -> bytes:
+    if order.leave:
+        return loader.leaving_text(address)
+    return loader.text(order.name_in_target, address)
 
 
 def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
@@ -214,8 +225,6 @@ def _queue(
     thread: StoppedThread, functions: dict[str, int], ring: RingView, address: int, text: bytes
 ) -> None:
     thread.write(address, text)
-    ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
-    ring.set_word(Word.LOADER_TEXT_ADDRESS, address)
     failed = thread.call(
         functions["Py_AddPendingCall"],
         functions["PyRun_SimpleString"],

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from spectrace.attach import elf, handover, leave, payload, procfs, ptrace, ring_file, takeover
+from spectrace.attach import (
+    elf,
+    handover,
+    leave,
+    payload,
+    procfs,
+    ptrace,
+    readers,
+    ring_file,
+    takeover,
+)
 from spectrace.attach.elf import Interpreter
 from spectrace.attach.handle import OVER, Attached, Options
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
-from spectrace.probe import layout
 from spectrace.probe.layout import State, Word
 
 _POLL_S = 0.001
@@ -26,7 +34,7 @@ def put_in(
     timeout_s: float = 5.0,
     sources: payload.Sources | None = None,
 ) -> Attached:
-    """Puts the probe into one rank, or takes over one whose reader has gone.
+    """Puts the probe into one rank, or joins the one that is there.
 
     Args:
         rank: The process.
@@ -35,15 +43,15 @@ def put_in(
         sources: Names and texts of the modules to put in; the probe by default.
 
     Returns:
-        The rank with the probe in it. From now on the caller must write HEARTBEAT_NS every
-        second, else the probe leaves by itself.
+        The rank with the probe in it. From now on the caller must give a sign of life every
+        second (`readers.sign_of_life`), else the probe leaves by itself.
 
     Raises:
         SpectraceError: With what stood in the way; nothing is left behind in the server.
     """
     options = options or Options()
     procfs.require_rights(rank.pid)
-    existing = takeover.existing(rank, options)
+    existing = takeover.existing(rank, options, timeout_s)
     if existing is not None:
         return existing
     tracer = int(procfs.status(rank.pid)["TracerPid"])
@@ -52,13 +60,14 @@ def put_in(
     interpreter = elf.interpreter(rank.pid)
     _check_content(rank.pid, interpreter)
     code = payload.build(rank.pid, interpreter, sources)
-    words = {
-        Word.HEARTBEAT_NS: time.monotonic_ns(),
-        Word.CONTROLLER_PID: os.getpid(),
-        Word.MODE: layout.mode_word(options.mode),
-        Word.SAMPLE_EVERY: options.every,
-    }
-    path = ring_file.create(rank, code, options.units, words)
+    try:
+        words = {**readers.first_seat(), **options.words()}
+        path = ring_file.create(rank, code, options.units, words)
+    except ring_file.AlreadyThereError:
+        existing = takeover.existing(rank, options, timeout_s)  # another one was faster
+        if existing is None:
+            raise
+        return existing
     try:
         return _inject(rank, path, interpreter, timeout_s)
     except BaseException:
@@ -70,18 +79,13 @@ def put_in(
 
 def _check_content(pid: int, interpreter: Interpreter) -> None:
     """Makes sure that the files we looked into are what the process has in its memory."""
-    for name, address in interpreter.functions.items():
-        content = interpreter.content[name]
-        try:
-            same = ptrace.read_memory(pid, address, len(content)) == content
-        except OSError:
-            same = False
-        if not same:
-            raise SpectraceError(
-                f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
-                "Python was replaced since the server started, or a debugger has changed it; "
-                "restart the server to attach to it."
-            )
+    name = elf.changed(pid, interpreter)
+    if name:
+        raise SpectraceError(
+            f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
+            "Python was replaced since the server started, or a debugger has changed it; "
+            "restart the server to attach to it."
+        )
 
 
 def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:
@@ -92,19 +96,22 @@ def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) 
         ring=str(path),
         name_in_target=ring_file.name_in_target(rank.pid),
     )
-    done = handover.in_its_own_process(order)
     ring = RingView(path)
+    key = ring.word(Word.CONTROLLER)
     try:
-        _wait_until_armed(rank, ring, deadline, timeout_s)
+        done = handover.in_its_own_process(order)
+        _wait_until_armed(rank, ring, key, deadline, timeout_s)
         stop_ns = done.stop_ns
         if ring.word(Word.LOADER_TEXT_ADDRESS):  # the probe has not freed it
             stop_ns += handover.in_its_own_process(replace(order, only_free=True)).stop_ns
-        return Attached(rank, path, done.way, stop_ns, joined=False)
+        return Attached(rank, path, done.way, stop_ns, joined=False, key=key)
     finally:
         ring.close()
 
 
-def _wait_until_armed(rank: Rank, ring: RingView, deadline: float, timeout_s: float) -> None:
+def _wait_until_armed(
+    rank: Rank, ring: RingView, key: int, deadline: float, timeout_s: float
+) -> None:
     while True:
         state = ring.word(Word.STATE)
         if state in OVER:
@@ -116,7 +123,7 @@ def _wait_until_armed(rank: Rank, ring: RingView, deadline: float, timeout_s: fl
             raise ptrace.TargetGone(rank.pid)
         if time.monotonic() > deadline:
             raise _not_armed(rank, ring, timeout_s)
-        ring.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
+        readers.sign_of_life(ring, key)
         time.sleep(_POLL_S)
 
 

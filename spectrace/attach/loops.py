@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from spectrace.attach import procfs, ring_file
+from spectrace.attach import procfs, readers, ring_file
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
-from spectrace.probe.layout import Command, State, Word
+from spectrace.probe.layout import State, Word
 
 _POLL_S = 0.001
 _SLEEP_TIMEOUT_S = 1.0  # a loop that waits for work falls asleep at its next cycle
@@ -67,7 +67,7 @@ def put_to_sleep(pid: int, ring: RingView, timeout_s: float) -> str:
         What came of it, one sentence.
     """
     ticks = ring.word(Word.TARGET_START_TICKS)
-    ring.set_word(Word.COMMAND, Command.DETACH)
+    readers.command_detach(ring)
     deadline = time.monotonic() + min(timeout_s, _SLEEP_TIMEOUT_S)
     while ring.word(Word.STATE) in {State.ARMED, State.TRACING}:
         if not procfs.is_alive(pid, ticks):
@@ -75,6 +75,5 @@ def put_to_sleep(pid: int, ring: RingView, timeout_s: float) -> str:
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL_S)
-    ring.set_word(Word.CONTROLLER_PID, 0)
     asleep = ring.word(Word.STATE) not in {State.ARMED, State.TRACING}
     return "The loop is no longer traced." if asleep else "It ends with the loop's next cycle."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spectrace.attach import ring_file
+from spectrace.attach import readers, ring_file
 from spectrace.collect.assembler import group_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -21,6 +22,7 @@ MODES = {
     TimingMode.DEVICE: Mode.DEVICE,
     TimingMode.SYNC: Mode.SYNC,
 }
+_REPLICA = re.compile(r" ?\bDP\d+")
 _MEASURED_S = 0.25
 _AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
 
@@ -42,7 +44,13 @@ class Switch:
     cycles_per_s: float
 
 
-def switch(run: Run, mode: TimingMode, sleep: Callable[[float], None] = time.sleep) -> list[Switch]:
+def switch(
+    run: Run,
+    mode: TimingMode,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    take_control: bool = False,
+) -> list[Switch]:
     """Asks all ranks of a server for another timing mode.
 
     The cycle at which they switch lies a second ahead, and 50 cycles at least.
@@ -51,20 +59,43 @@ def switch(run: Run, mode: TimingMode, sleep: Callable[[float], None] = time.sle
         run: The server.
         mode: The new mode.
         sleep: Waits while the speed of the server is measured.
+        take_control: Also where several spectraces read, of which one controls.
 
     Returns:
-        One entry for each group of ranks.
+        One entry for all ranks that step together.
 
     Raises:
-        SpectraceError: A rank is not traced; none is asked then.
+        SpectraceError: A rank is not traced, or several read it; none is asked then.
     """
     with _rings(run.ranks) as rings:
+        if not take_control:
+            _refuse_over_heads(run, *rings[0])
         before = {rank.name: ring.word(Word.CYCLES) for rank, ring in rings}
         sleep(_MEASURED_S)
+        step = in_step([rank.name for rank in run.ranks])
         groups: dict[str, list[tuple[Rank, RingView]]] = {}
         for rank, ring in rings:
-            groups.setdefault(group_of(rank.name), []).append((rank, ring))
+            groups.setdefault(step[rank.name], []).append((rank, ring))
         return [_switch_group(members, before, MODES[mode]) for members in groups.values()]
+
+
+def in_step(ranks: list[str]) -> dict[str, str]:
+    """What the ranks of a server that begin each cycle together have in common, by rank.
+
+    The replicas of a server step each for itself, and each numbers its TP ranks from 0. With
+    DP attention (`--enable-dp-attention`) all wait for each other, and SGLang numbers the TP
+    ranks through all replicas.
+
+    Args:
+        ranks: Names of all its ranks.
+    """
+    engines = {rank: _REPLICA.sub("", group_of(rank)) for rank in ranks}
+    together = {}
+    for rank, engine in engines.items():
+        within = [_REPLICA.sub("", other) for other in ranks if engines[other] == engine]
+        numbered_through = len(set(within)) == len(within)
+        together[rank] = engine if numbered_through else group_of(rank)
+    return together
 
 
 def _switch_group(
@@ -113,6 +144,19 @@ def _ring_of(rank: Rank) -> RingView:
 def _refuse_untraced(rank: Rank, ring: RingView) -> None:
     if ring.word(Word.STATE) not in {State.ARMED, State.TRACING}:
         raise _not_traced(rank)
+
+
+def _refuse_over_heads(run: Run, rank: Rank, ring: RingView) -> None:
+    """One spectrace is switched from beside it; where several read, one of them controls."""
+    others = len(readers.present(ring)) - 1
+    if others < 1:
+        return
+    along = "another one reads" if others == 1 else f"{others} others read"
+    raise SpectraceError(
+        f"Rank {rank.name} of server {run.server_pid} is controlled by "
+        f"{readers.controller(ring) or 'nobody at this moment'}, and {along} along: "
+        "add --take-control to switch it for all of them."
+    )
 
 
 def _not_traced(rank: Rank) -> SpectraceError:

@@ -190,5 +190,5 @@ def may_not_look_into(pid: int) -> SpectraceError:
     return SpectraceError(
         f"The kernel does not let us look into process {pid} of user {user_name(uid)}: "
         f"run spectrace as {user_name(uid)} or with sudo; in a container start it with "
-        "--cap-add SYS_PTRACE."
+        f"--cap-add SYS_PTRACE. `spectrace doctor {pid}` says what is in the way."
     )

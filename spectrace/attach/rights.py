@@ -51,9 +51,12 @@ def obstacle(machine: Machine, process: Process) -> Obstacle | None:
 def _filter(machine: Machine) -> Obstacle | None:
     if not machine.ptrace_refused:
         return None
-    why = f"a filter of system calls forbids ptrace here ({machine.ptrace_refused})"
     mend = "start the container with --security-opt seccomp=unconfined or --cap-add SYS_PTRACE"
-    return Obstacle(why, f"{mend}, or attach from the host")
+    return Obstacle(
+        "ptrace is forbidden here, even of a child of your own: by a filter of system calls "
+        "(seccomp), or by SELinux's deny_ptrace",
+        f"{mend}, or attach from the host; for SELinux: sudo setsebool deny_ptrace off",
+    )
 
 
 def _nobody(machine: Machine) -> Obstacle | None:
@@ -96,7 +99,7 @@ def _more_rights(machine: Machine, process: Process) -> Obstacle | None:
         return None
     why = "the kernel refuses though the process is yours: it has more rights than you"
     return Obstacle(
-        f"{why} (capabilities, or a program that its users may not read)",
+        f"{why} (capabilities, another group, or a program that its users may not read)",
         _as_root(machine, process),
     )
 

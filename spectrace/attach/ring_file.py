@@ -7,6 +7,7 @@ import ctypes
 import os
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,14 @@ from spectrace.probe.layout import Word
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
+_UNFINISHED = ".spectrace-*.new"
+_UNFINISHED_FOR_S = 60.0  # making a ring takes milliseconds
 _WORD = struct.Struct("<Q")
 _libc = ctypes.CDLL(None)
+
+
+class AlreadyThereError(SpectraceError):
+    """The ring that was to be made is there: another spectrace has just made it."""
 
 
 def name_in_target(pid: int) -> str:
@@ -61,8 +68,8 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
         The file, as this process sees it.
 
     Raises:
-        SpectraceError: Shared memory is too small or not writable, or another spectrace
-            has just made the file.
+        AlreadyThereError: Another spectrace has just made the file.
+        SpectraceError: Shared memory is too small or not writable.
     """
     with _as_owner(rank.pid):
         return _create(rank, payload, units, words or {})
@@ -83,14 +90,15 @@ def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Pa
             os.close(descriptor)
         os.link(temporary, path, follow_symlinks=False)
     except FileExistsError:
-        raise SpectraceError(
+        raise AlreadyThereError(
             f"Another spectrace is attaching to process {rank.pid} at this moment: "
             "use that one, or try again when it has left."
         ) from None
     except OSError as error:
         raise SpectraceError(
             f"The ring file {path} cannot be made ({error.strerror}): "
-            f"{SHARED_MEMORY} of the server must be writable for you."
+            f"{SHARED_MEMORY} of the server must be there and writable for you; "
+            f"`spectrace doctor {rank.pid}` says what mends it."
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
@@ -104,17 +112,17 @@ def find_rings() -> list[Path]:
     """
     found: dict[tuple[int, int], Path] = {}
     for folder in _shared_memories():
-        for path, status in _rings_in(folder):
+        for path, status in _files_in(folder, _PATTERN):
             found.setdefault((status.st_dev, status.st_ino), path)
     return list(found.values())
 
 
-def _rings_in(folder: Path) -> list[tuple[Path, os.stat_result]]:
+def _files_in(folder: Path, pattern: str) -> list[tuple[Path, os.stat_result]]:
     try:
-        rings = [(path, path.lstat()) for path in sorted(folder.glob(_PATTERN))]
+        files = [(path, path.lstat()) for path in sorted(folder.glob(pattern))]
     except OSError:  # of a process that ended, or that we may not look into
         return []
-    return [(path, status) for path, status in rings if stat.S_ISREG(status.st_mode)]
+    return [(path, status) for path, status in files if stat.S_ISREG(status.st_mode)]
 
 
 def remove(path: Path, inode: int | None = None) -> None:
@@ -131,7 +139,7 @@ def remove(path: Path, inode: int | None = None) -> None:
         if inode is None or path.lstat().st_ino == inode:
             path.unlink()
     except FileNotFoundError:
-        if path.parts[1] == "proc":  # the way to it went with its process
+        if path.parts[1:2] == ("proc",):  # the way to it went with its process
             sweep()
     except OSError as error:
         raise SpectraceError(
@@ -140,11 +148,26 @@ def remove(path: Path, inode: int | None = None) -> None:
 
 
 def sweep() -> list[Path]:
-    """Removes the rings of processes that have ended; gives those that were removed.
+    """Removes the rings of processes that have ended, and such as were never finished.
 
-    They are left where first spectrace was killed and then the server.
+    They are left where first spectrace was killed and then the server, and where spectrace was
+    killed while it made one.
+
+    Returns:
+        Those that were removed.
     """
-    return [path for path in find_rings() if _is_orphan(path) and _removed(path)]
+    left = [path for path in find_rings() if _is_orphan(path)] + _unfinished()
+    return [path for path in left if _removed(path)]
+
+
+def _unfinished() -> list[Path]:
+    oldest_s = time.time() - _UNFINISHED_FOR_S
+    return [
+        path
+        for folder in _shared_memories()
+        for path, status in _files_in(folder, _UNFINISHED)
+        if status.st_mtime < oldest_s
+    ]
 
 
 def _is_orphan(path: Path) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -12,11 +13,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from spectrace.attach import inject, leave, procfs, ring_file
+from spectrace.attach import discover, inject, leave, readers, ring_file
 from spectrace.attach.handle import Attached, Options, TakenOut
+from spectrace.attach.late import LateRanks
+from spectrace.attach.pulse import Activity
+from spectrace.attach.traced_rank import TracedRank
 from spectrace.collect.assembler import Assembler
-from spectrace.collect.reader import RingReader
-from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Rank, Run, SkippedCycles
 from spectrace.probe.layout import State, Word
@@ -31,6 +33,7 @@ _STATES = {
     State.FAILED: "failed",
 }
 _GONE = ("detached", "failed")
+_LATE_TIMEOUT_S = 2.0  # meanwhile nothing is read, and a rank that just starts may be busy
 
 
 class Injector(Protocol):
@@ -62,7 +65,6 @@ class End(str, Enum):
 
     SERVER_DIED = "server_died"
     TAKEN_OUT = "taken_out"
-    TAKEN_OVER = "taken_over"
     PROBE_FAILED = "probe_failed"
 
 
@@ -97,6 +99,8 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
         alive: Its process runs.
         cycles: Cycles that the probe has recorded.
         lost_records: Records that were overwritten before they were read.
+        activity: What its scheduler is doing.
+        quiet_s: Time in s since its scheduler came round, by a cycle or an idle call.
     """
 
     name: str
@@ -105,6 +109,8 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
     cycles: int
     lost_records: int
+    activity: Activity = Activity.UNKNOWN
+    quiet_s: float = 0.0
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +130,15 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
         row: The rows of the table of releases that are used, such as `EAGLEWorkerV2 since
             0.5.16`; empty until a rank reported.
         untried: Why they may not fit, a sentence; empty where they were tried.
-        skipped: What sampling left out.
+        sample_every: One of so many cycles is recorded in full.
+        skipped: What sampling left out of them.
         lost_records: Records lost in the rings.
         missing_cycles: Cycles that not every rank reported.
         errors: What went wrong in the probes.
+        controls: This spectrace decides how the server is timed, and does not only read.
+        controller_pid: The process that does; None where nobody does at this moment, and where
+            it runs in another PID namespace.
+        readers: How many spectraces read, this one among them.
     """
 
     engine: str
@@ -144,72 +155,11 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     ranges: str = ""
     row: str = ""
     untried: str = ""
+    sample_every: int = 1
     skipped: SkippedCycles = SkippedCycles()
-
-
-class _Traced:
-    """One rank with the probe in it and its ring mapped here."""
-
-    def __init__(self, attached: Attached) -> None:
-        self.attached = attached
-        self.rank = attached.rank
-        self.view = RingView(Path(attached.path))
-        self.reader = RingReader(self.view, join=attached.joined)
-        self.ticks = self.view.word(Word.TARGET_START_TICKS)
-        self._lost_before = 0
-        if attached.joined:
-            self.ask_for_ids()  # those sent since `put_in` asked stand before our first record
-
-    @property
-    def controls(self) -> bool:
-        """Whether no other process does: one may take over where we gave no sign of life."""
-        controller = self.view.word(Word.CONTROLLER_PID)
-        return controller in (0, os.getpid()) or not procfs.is_alive(controller)
-
-    def ask_for_ids(self) -> None:
-        """Has the probe send the ids behind interned numbers again."""
-        self.view.set_word(Word.JOINS, self.view.word(Word.JOINS) + 1)
-
-    def sign_of_life(self) -> None:
-        """Tells the probe that somebody reads, and others who it is."""
-        if self.controls:
-            self.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
-            self.view.set_word(Word.CONTROLLER_PID, os.getpid())
-            self.view.set_word(Word.LOST_RECORDS, self.reader.lost)
-
-    def ask_after_loss(self) -> None:
-        """Ids may have been among what was lost."""
-        if self.reader.lost > self._lost_before:
-            self._lost_before = self.reader.lost
-            self.ask_for_ids()
-
-    @property
-    def alive(self) -> bool:
-        return procfs.is_alive(self.rank.pid, self.ticks or None)
-
-    def state(self) -> RankState:
-        return RankState(
-            name=self.rank.name,
-            pid=self.rank.pid,
-            state=_STATES.get(self.view.word(Word.STATE), "unknown"),
-            alive=self.alive,
-            cycles=self.view.word(Word.CYCLES),
-            lost_records=self.reader.lost,
-        )
-
-    def stall(self) -> Stall:
-        installed = self.view.word(Word.INSTALL_NS)
-        stop_ns = self.attached.stop_ns
-        loading_ns = self.view.word(Word.LOAD_NS)
-        installing_ns = self.view.word(Word.ARM_NS) + installed
-        return Stall(
-            rank=self.rank.name,
-            stop_ms=stop_ns / _NS_PER_MS,
-            loading_ms=loading_ns / _NS_PER_MS,
-            installing_ms=installing_ns / _NS_PER_MS,
-            total_ms=(stop_ns + loading_ns + installing_ns) / _NS_PER_MS,
-            installed=bool(installed),
-        )
+    controls: bool = True
+    controller_pid: int | None = None
+    readers: int = 1
 
 
 class TraceSession:
@@ -223,6 +173,7 @@ class TraceSession:
         injector: How the probe gets in and out.
         options: How to trace it; by default as `Options` says.
         timeout_s: How long one rank may take to let the probe in or out.
+        again: Gives the run with ranks that its server has got since behind those it had.
 
     Attributes:
         last_cycles: What `detach` still found in the rings.
@@ -235,14 +186,18 @@ class TraceSession:
         injector: Injector = HERE,
         options: Options | None = None,
         timeout_s: float = 5.0,
+        again: Callable[[Run], Run] = discover.again,
     ) -> None:
         self.last_cycles: list[Cycle] = []
         self._run = run
+        self._late = LateRanks(again)
+        self._news: list[str] = []
+        self._controlled = True  # at the last look
         self._injector = injector
         self._options = options or Options()
         self._timeout_s = timeout_s
         self._assembler = Assembler(run)
-        self._traced: list[_Traced] = []
+        self._traced: list[TracedRank] = []
         self._taken_out: list[TakenOut] | None = None
         self._facts: SessionFacts | None = None  # the last ones, once the rings are closed
         self._stalls: list[Stall] = []
@@ -255,10 +210,11 @@ class TraceSession:
         """
         try:
             for rank in self._run.ranks:
-                self._attach(rank)
+                self._attach(rank, self._timeout_s)
         except BaseException:  # Ctrl-C too must leave the server as it was
             self.detach()
             raise
+        self._follow_control()
         return self
 
     def __exit__(
@@ -270,10 +226,14 @@ class TraceSession:
         """Takes the probe out, as `detach`."""
         self.detach()
 
-    def _attach(self, rank: Rank) -> None:
-        attached = self._injector.put_in(rank, options=self._options, timeout_s=self._timeout_s)
+    def _attach(self, rank: Rank, timeout_s: float) -> None:
+        options = self._options
+        if self._traced and self._traced[0].controls:
+            # Another one that attaches at the same time may have come first to this rank.
+            options = replace(options, take_control=True)
+        attached = self._injector.put_in(rank, options=options, timeout_s=timeout_s)
         try:
-            self._traced.append(_Traced(attached))
+            self._traced.append(TracedRank(attached))
         except BaseException:
             self._injector.take_out(attached, timeout_s=self._timeout_s)
             raise
@@ -283,6 +243,31 @@ class TraceSession:
         for traced in self._traced:
             traced.sign_of_life()
 
+    def _follow_control(self) -> None:
+        """Who controls the first rank controls all of them."""
+        first, *others = self._traced
+        first.inherit_control()
+        if first.controls:
+            for other in others:
+                other.take_control()
+        if first.controls is not self._controlled:
+            self._controlled = first.controls
+            self._news.append(change_of_control(self._read_facts()))
+
+    def _look_for_late_ranks(self) -> None:
+        for rank in self._late.look(self._run, time.monotonic()):
+            try:
+                self._attach(rank, _LATE_TIMEOUT_S)
+            except SpectraceError as error:
+                self._news += self._late.refused(rank, error, time.monotonic())
+                continue
+            if self._traced[0].controls:
+                self._traced[-1].trace_like(self._traced[0])
+            ranks = (*self._run.ranks, rank)
+            self._run = msgspec.structs.replace(self._run, ranks=ranks)
+            self._assembler.join(rank)
+            self._news.append(f"{rank.name} (process {rank.pid}) is new, and is traced too.")
+
     def poll(self) -> list[Cycle]:
         """Gives the Cycles that became ready or were amended; to be called many times a second.
 
@@ -291,13 +276,17 @@ class TraceSession:
         if self._taken_out is not None:
             return []
         self._signs_of_life()
+        self._follow_control()
+        self._look_for_late_ranks()
         cycles: list[Cycle] = []
         for traced in self._traced:
-            cycles += self._assembler.add(
-                traced.rank.name, traced.reader.poll(), time.monotonic_ns()
-            )
-            traced.ask_after_loss()
+            cycles += self._assembler.add(traced.rank.name, traced.poll(), time.monotonic_ns())
         return cycles + self._assembler.flush(time.monotonic_ns())
+
+    def news(self) -> list[str]:
+        """What has changed since the last call, in sentences: who controls, ranks that came."""
+        news, self._news = self._news, []
+        return news
 
     @property
     def run(self) -> Run:
@@ -321,8 +310,6 @@ class TraceSession:
         ranks = self._rank_states()
         if not all(rank.alive for rank in ranks):
             return End.SERVER_DIED
-        if not self._in_control():
-            return End.TAKEN_OVER
         if not all(rank.state in _GONE for rank in ranks):
             return None
         failed = any(rank.state == "failed" for rank in ranks)
@@ -331,10 +318,7 @@ class TraceSession:
     def _rank_states(self) -> tuple[RankState, ...]:
         if self._facts is not None:
             return self._facts.ranks
-        return tuple(traced.state() for traced in self._traced)
-
-    def _in_control(self) -> bool:
-        return self._facts is not None or all(traced.controls for traced in self._traced)
+        return tuple(map(_state_of, self._traced))
 
     def facts(self) -> SessionFacts:
         """What is known about the server and the ranks now, or at the end of the session."""
@@ -344,6 +328,8 @@ class TraceSession:
         infos = [traced.view.info() for traced in self._traced]
         info = next((info for info in infos if info.get("worker")), infos[0] if infos else {})
         ranks = self._rank_states()
+        present = readers.present(self._traced[0].view) if self._traced else []
+        controller = readers.controller(self._traced[0].view) if self._traced else None
         return SessionFacts(
             engine=_text(info, "engine"),
             algorithm=_text(info, "algorithm"),
@@ -359,44 +345,51 @@ class TraceSession:
             ranges=_text(info, "ranges"),
             row=_text(info, "row"),
             untried=_text(info, "untried"),
+            sample_every=max([1, *(one.view.word(Word.SAMPLE_EVERY) for one in self._traced)]),
             skipped=self._assembler.skipped,
+            controls=all(traced.controls for traced in self._traced[:1]),
+            controller_pid=controller.pid or None if controller else None,
+            readers=len(present),
         )
 
     def stall(self) -> list[Stall]:
-        """For how long each rank was held up by attaching."""
+        """For how long each rank was held up by attaching; not those that were traced already."""
         if self._taken_out is not None:
             return self._stalls
-        return [traced.stall() for traced in self._traced]
+        return [_stall_of(traced) for traced in self._traced if not traced.attached.joined]
 
     def detach(self) -> list[TakenOut]:
         """Takes the probe out of every rank and reads what it wrote last into `last_cycles`.
 
-        A rank that does not let go of the probe does not keep the others from it: its entry
-        says why. Calling it again gives the same answer.
+        Where others read on, the probe is left to them. A rank that does not let go of the
+        probe does not keep the others from it: its entry says why. Calling it again gives the
+        same answer.
         """
         if self._taken_out is None:
+            self._signs_of_life()
+            stalls, last_facts = self.stall(), self._read_facts()
             for traced in self._traced:  # all are told first, so that they leave together
-                if traced.alive and traced.controls:
+                if traced.alive:
                     self._injector.ask_to_leave(traced.attached)
             deadline_s = time.monotonic() + self._timeout_s
             self._taken_out = [self._take_out(traced, deadline_s) for traced in self._traced]
             self._read_the_rest()
-            self._stalls = [traced.stall() for traced in self._traced]
-            self._facts = self._read_facts()
+            self._stalls = stalls
+            self._facts = msgspec.structs.replace(
+                self._read_facts(),
+                controls=last_facts.controls,
+                controller_pid=last_facts.controller_pid,
+                readers=last_facts.readers,
+            )
             for traced in self._traced:
                 traced.view.close()
         return self._taken_out
 
-    def _take_out(self, traced: _Traced, deadline_s: float) -> TakenOut:
-        self._signs_of_life()
+    def _take_out(self, traced: TracedRank, deadline_s: float) -> TakenOut:
         if not traced.alive:
             with contextlib.suppress(SpectraceError):  # its folder may be gone with the process
                 ring_file.remove(Path(traced.attached.path))
             return TakenOut(removed=True, foreign=(), reason="The server has ended.")
-        if not traced.controls:
-            controller = traced.view.word(Word.CONTROLLER_PID)
-            reason = f"Process {controller} traces it now."
-            return TakenOut(removed=False, foreign=(), reason=reason)
         try:
             left_s = max(0.0, deadline_s - time.monotonic())
             return self._injector.take_out(traced.attached, timeout_s=left_s)
@@ -409,6 +402,63 @@ class TraceSession:
                 traced.rank.name, traced.reader.drain(), time.monotonic_ns()
             )
         self.last_cycles += self._assembler.close()
+
+
+def _state_of(traced: TracedRank) -> RankState:
+    now_ns = time.monotonic_ns()
+    return RankState(
+        name=traced.rank.name,
+        pid=traced.rank.pid,
+        state=_STATES.get(traced.view.word(Word.STATE), "unknown"),
+        alive=traced.alive,
+        cycles=traced.view.word(Word.CYCLES),
+        lost_records=traced.reader.lost,
+        activity=traced.pulse.activity(now_ns),
+        quiet_s=traced.pulse.quiet_s(now_ns),
+    )
+
+
+def _stall_of(traced: TracedRank) -> Stall:
+    view = traced.view
+    installed = view.word(Word.INSTALL_NS)
+    stop_ns = traced.attached.stop_ns
+    loading_ns = view.word(Word.LOAD_NS)
+    installing_ns = view.word(Word.ARM_NS) + installed
+    return Stall(
+        rank=traced.rank.name,
+        stop_ms=stop_ns / _NS_PER_MS,
+        loading_ms=loading_ns / _NS_PER_MS,
+        installing_ms=installing_ns / _NS_PER_MS,
+        total_ms=(stop_ns + loading_ns + installing_ns) / _NS_PER_MS,
+        installed=bool(installed),
+    )
+
+
+def change_of_control(facts: SessionFacts) -> str:
+    """Says who decides from now on how the server is timed."""
+    if facts.controls:
+        return "This spectrace controls now how the server is timed: the one that did has left."
+    return (
+        f"{controller_of(facts).capitalize()} controls how the server is timed; this one reads "
+        "along, and the probe stays as long as either does."
+    )
+
+
+def standing_still(facts: SessionFacts) -> list[str]:
+    """Says of each rank whose scheduler does not come round for how long."""
+    return [
+        f"The scheduler of {rank.name} (process {rank.pid}) has not come round for "
+        f"{rank.quiet_s:.0f} s: it is paused or blocked, or within one long cycle."
+        for rank in facts.ranks
+        if rank.alive and rank.activity is Activity.STILL
+    ]
+
+
+def controller_of(facts: SessionFacts) -> str:
+    """Who controls where this spectrace only reads, as people are told."""
+    if facts.controller_pid is None:
+        return "a spectrace in another container"
+    return f"process {facts.controller_pid}"
 
 
 def _unhooked(info: dict[str, Any]) -> tuple[str, ...]:

@@ -17,8 +17,14 @@ _TELL_S = 0.5
 class Tap(Protocol):
     """Somebody who follows a session: the page, an exporter."""
 
-    def tell(self, run: Run, facts: SessionFacts) -> None:
-        """What is known about the server, at the start, twice a second, and at the end."""
+    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
+        """What is known about the server, at the start, twice a second, and at the end.
+
+        Args:
+            run: The server.
+            facts: What is known about it beside its cycles.
+            stalls: For how long attaching held up each rank.
+        """
 
     def feed(self, cycles: Sequence[Cycle]) -> None:
         """New and amended cycles; returns at once."""
@@ -82,6 +88,10 @@ class TappedSession:
         """As the session's."""
         return self._session.last_cycles
 
+    def news(self) -> list[str]:
+        """As the session's."""
+        return self._session.news()
+
     def facts(self) -> SessionFacts:
         """As the session's."""
         return self._session.facts()
@@ -104,8 +114,9 @@ class TappedSession:
 
     def _tell(self) -> None:
         self._told_s = self._clock_s()
+        run, facts, stalls = self._session.run, self._session.facts(), self._session.stall()
         for tap in self._taps:
-            tap.tell(self._session.run, self._session.facts())
+            tap.tell(run, facts, stalls)
 
     def detach(self) -> list[TakenOut]:
         """As the session's; the taps get what was still in the rings, and how it ended."""

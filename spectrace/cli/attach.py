@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from spectrace.attach import discover
+from spectrace.attach import discover, ring_file
 from spectrace.attach.handle import Options
 from spectrace.attach.modes import MODES
 from spectrace.attach.session import End, TraceSession
@@ -122,13 +122,19 @@ def exit_code(report: Report) -> int:
     """How the command ends after this last report."""
     if report.end is End.SERVER_DIED:
         return _SERVER_DIED
-    kept = not all(removal.removed for removal in report.removals)
-    if report.end is End.PROBE_FAILED or (kept and report.end is not End.TAKEN_OVER):
+    kept = not all(removal.removed or removal.left_to for removal in report.removals)
+    if report.end is End.PROBE_FAILED or kept:
         return _PROBE_IN_TROUBLE
     return 0
 
 
-def options_of(timing: TimingMode, sample_every: int, ring_bytes: int | None) -> Options:
+def options_of(
+    timing: TimingMode | None,
+    sample_every: int,
+    ring_bytes: int | None,
+    *,
+    take_control: bool = False,
+) -> Options:
     """How ranks are to be traced, from what the command line says.
 
     Raises:
@@ -139,7 +145,12 @@ def options_of(timing: TimingMode, sample_every: int, ring_bytes: int | None) ->
         raise typer.BadParameter(
             f"a ring takes {MIN_UNITS * UNIT_BYTES} bytes at least.", param_hint="--ring-size"
         )
-    return Options(units=units, mode=MODES[timing], every=sample_every)
+    return Options(
+        units=units,
+        mode=None if timing is None else MODES[timing],
+        every=None if sample_every == 1 else sample_every,
+        take_control=take_control,
+    )
 
 
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -164,13 +175,22 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = False,
     no_page: Annotated[bool, typer.Option("--no-page", help="Only the terminal.")] = False,
     timing: Annotated[
-        TimingMode,
+        TimingMode | None,
         typer.Option(
-            help="How to time phases: events on the device, which falls back to the host's clock "
-            "where it has none; the host's clock; a synchronize at every boundary, which slows "
-            "the server; or not at all."
+            help="How to time phases: events on the device, the default, which falls back to the "
+            "host's clock where it has none; the host's clock; a synchronize at every boundary, "
+            "which slows the server; or not at all.",
+            show_default=False,
         ),
-    ] = TimingMode.DEVICE,
+    ] = None,
+    take_control: Annotated[
+        bool,
+        typer.Option(
+            "--take-control",
+            help="Where another spectrace traces the server already, decide from now on how it "
+            "is timed; the other one reads on.",
+        ),
+    ] = False,
     sample_every: SampleEveryOption = 1,
     ring_size: RingSizeOption = None,
     port: PortOption = None,
@@ -191,6 +211,7 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
     screen = screen_for(json=json)
     with stop_on_signals() as stop, ExitStack() as opened:
+        ring_file.sweep()  # what a killed spectrace and then a killed server left behind
         run = find(pid, url)
         taps: list[Tap] = []
         exporter = page = None
@@ -205,7 +226,7 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
                 refuse_own_page(exporter.endpoint, server.port)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
             page = server.url
-        options = options_of(timing, sample_every, ring_size)
+        options = options_of(timing, sample_every, ring_size, take_control=take_control)
         code = trace(
             run,
             lambda run: TappedSession(TraceSession(run, options=options), taps),

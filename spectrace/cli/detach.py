@@ -11,7 +11,7 @@ import typer
 from spectrace.attach import discover, leave, ring_file
 from spectrace.attach.handle import TakenOut
 from spectrace.cli.figures import removal_lines
-from spectrace.cli.report import Removal
+from spectrace.cli.report import Removal, removal_of
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
 
@@ -20,6 +20,7 @@ def detach(
     pid: Annotated[int, typer.Argument(help="Any process of the server.", show_default=False)],
 ) -> None:
     """Take the tracer out of all ranks of a server, whoever put it in."""
+    ring_file.sweep()  # what a killed spectrace and then a killed server left behind
     run = discover.find_by_pid(pid)
     traced = [rank for rank in run.ranks if ring_file.ring_path(rank.pid).exists()]
     for rank in traced:  # all are told first, so that they leave together
@@ -46,4 +47,4 @@ def _take_out(rank: Rank, take_out: Callable[[Rank], TakenOut]) -> Removal:
         out = take_out(rank)
     except SpectraceError as error:
         out = TakenOut(removed=False, foreign=(), reason=str(error))
-    return Removal(rank=rank.name, removed=out.removed, foreign=out.foreign, reason=out.reason)
+    return removal_of(rank.name, out)

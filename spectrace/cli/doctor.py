@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from spectrace.attach import checks, discover, examine, loops
-from spectrace.attach.checks import Check, State
+from spectrace.attach import checks, discover, engine_checks, examine, loops
+from spectrace.attach.check import Check, State, merged
 from spectrace.attach.facts import Machine
 from spectrace.cli.output import OutputConsole
 from spectrace.errors import SpectraceError
@@ -76,12 +76,14 @@ def of_server(machine: Machine, run: Run) -> Section:
     """The checks of all ranks of a server."""
     by_rank = {}
     for rank in run.ranks:
-        name = "" if loops.loop_in(rank.pid) else rank.name  # of a loop the engine is its author's
-        process = examine.process(rank.pid, rank=name, above=run.server_pid)
-        by_rank[rank.name] = checks.of_process(machine, process, len(run.ranks))
-    found = checks.merged(by_rank)
+        process = examine.process(rank.pid, rank=rank.name, above=run.server_pid)
+        found = checks.of_process(machine, process, len(run.ranks))
+        if process.state and not loops.loop_in(rank.pid):  # a loop's engine is its author's
+            found += engine_checks.of_rank(process)
+        by_rank[rank.name] = found
+    found = merged(by_rank)
     if discover.is_server(run.command):
-        found += checks.of_command(run.command)
+        found += engine_checks.of_command(run.command)
     return Section(of=_title(run), checks=tuple(found))
 
 

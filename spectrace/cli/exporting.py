@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from spectrace.attach.session import End, SessionFacts
+from spectrace.attach.session import End, SessionFacts, Stall
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 
@@ -60,9 +60,9 @@ class ExporterTap:
         """Cycles that did not arrive so far."""
         return self._exporter.stats.lost_cycles
 
-    def tell(self, run: Run, facts: SessionFacts) -> None:
+    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
         """Tells the exporter what more is known of the run."""
-        del facts
+        del facts, stalls
         self._exporter.run = run
 
     def feed(self, cycles: Sequence[Cycle]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spectrace.analysis.summary import Summary
-from spectrace.attach.session import SessionFacts, Stall
+from spectrace.attach.pulse import Activity
+from spectrace.attach.session import SessionFacts, Stall, controller_of, standing_still
 from spectrace.cli import numbers
 from spectrace.cli.report import Removal, Report
 from spectrace.model import TimingMode
@@ -32,20 +33,40 @@ def headline(report: Report) -> str:
         _SCHEDULERS[facts.overlap],
         f"ranks {tracing}/{len(facts.ranks)}",
         " and ".join(_MODES[mode] for mode in summary.modes),
+        "" if facts.controls else f"reading; {controller_of(facts)} controls",
     ]
     return " · ".join(part for part in parts if part)
 
 
 def nothing_seen(report: Report) -> str:
-    """What to say instead of times: an idle server and a stopped one look the same from here."""
+    """What to say instead of times: that the server is idle, or that it stands still."""
     if report.final:
         return "No cycle was seen."
     ranks = report.session.ranks
-    attached = sum(rank.alive and rank.state in ("armed", "tracing") for rank in ranks)
-    return (
-        f"Attached to {attached} of {len(ranks)} ranks. "
-        f"No cycle has come in the last {report.summary.window_s:.0f} s."
+    attached = [rank for rank in ranks if rank.alive and rank.state in ("armed", "tracing")]
+    said = (
+        f"Attached to {len(attached)} of {len(ranks)} ranks. "
+        f"No cycle has come in the last {report.summary.window_s:.0f} s"
     )
+    if attached and all(rank.activity is Activity.IDLE for rank in attached):
+        return f"{said}: the server is idle."
+    return " ".join([f"{said}.", *standing_still(report.session)])
+
+
+def death_line(report: Report) -> str:
+    """That the server has ended, or which of its ranks did first."""
+    ranks = report.session.ranks
+    dead = [f"{rank.name} (process {rank.pid})" for rank in ranks if not rank.alive]
+    if len(dead) in (0, len(ranks)):
+        return "The server has ended. What was measured until then:"
+    have = "has" if len(dead) == 1 else "have"
+    return f"{_listed(dead)} of the server {have} ended. What was measured until then:"
+
+
+def of_the_living(report: Report) -> tuple[Removal, ...]:
+    """How leaving went in the ranks whose process runs: of the others there is nothing to say."""
+    living = {rank.name for rank in report.session.ranks if rank.alive}
+    return tuple(removal for removal in report.removals if removal.rank in living)
 
 
 def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:
@@ -187,8 +208,12 @@ def removal_lines(removals: tuple[Removal, ...]) -> list[str]:
                 f"{removal.rank}: other code wrapped {_listed(list(removal.foreign))} after us. "
                 "Our wrapper stays below it and only passes calls through."
             )
-        if not removal.removed:
+        if not removal.removed and not removal.left_to:
             lines.append(f"{removal.rank} keeps the probe: {removal.reason.rstrip('.')}.")
+    left = [removal.rank for removal in removals if removal.left_to]
+    if left:
+        reasons = dict.fromkeys(removal.reason for removal in removals if removal.left_to)
+        lines.append(f"The probe stays in {_listed(left)}. {' '.join(reasons)}")
     return lines
 
 

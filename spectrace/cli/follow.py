@@ -11,7 +11,7 @@ import msgspec
 from spectrace.analysis.summary import Summary
 from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall
-from spectrace.cli.report import Removal, Report
+from spectrace.cli.report import Removal, Report, removal_of
 from spectrace.cli.screens import Screen
 from spectrace.cli.stopping import Stop
 from spectrace.cli.window import CycleWindow
@@ -41,6 +41,9 @@ class Session(Protocol):
 
     def poll(self) -> list[Cycle]:
         """New and amended Cycles."""
+
+    def news(self) -> list[str]:
+        """What has changed, in sentences."""
 
     def facts(self) -> SessionFacts:
         """What is known beside the Cycles."""
@@ -121,6 +124,8 @@ class Follower:
 
     def _step(self) -> None:
         self._window.add(self._session.poll(), self._clock.now_ns())
+        for sentence in self._session.news():
+            self._screen.note(sentence)
         self._tell_stall()
         now_ns = self._clock.now_ns()
         if self._told_stall and now_ns >= self._next_show_ns:
@@ -185,6 +190,5 @@ def _with_the_dead(facts: SessionFacts) -> SessionFacts:
 
 def _removals(facts: SessionFacts, taken_out: Sequence[TakenOut]) -> tuple[Removal, ...]:
     return tuple(
-        Removal(rank=rank.name, removed=out.removed, foreign=out.foreign, reason=out.reason)
-        for rank, out in zip(facts.ranks, taken_out, strict=True)
+        removal_of(rank.name, out) for rank, out in zip(facts.ranks, taken_out, strict=True)
     )

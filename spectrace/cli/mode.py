@@ -26,10 +26,16 @@ def mode(
         int | None,
         typer.Argument(help="Any process of the server, where several run.", show_default=False),
     ] = None,
+    take_control: Annotated[
+        bool,
+        typer.Option(
+            "--take-control", help="Also where several spectraces read, of which one controls."
+        ),
+    ] = False,
 ) -> None:
     """Time a traced server in another way, from the same cycle on on all of its ranks."""
     run = discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
-    for switch in modes.switch(run, mode):
+    for switch in modes.switch(run, mode, take_control=take_control):
         typer.echo(describe(switch, mode))
 
 

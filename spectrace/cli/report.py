@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from spectrace.analysis.summary import Summary
+from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall
 
 
@@ -16,12 +17,25 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
         removed: The probe is out.
         foreign: Functions that other code had wrapped after us.
         reason: Why the probe is still in, or what else there is to say.
+        left_to: It was left to others, who read on.
     """
 
     rank: str
     removed: bool
     foreign: tuple[str, ...]
     reason: str
+    left_to: bool = False
+
+
+def removal_of(rank: str, out: TakenOut) -> Removal:
+    """What came of leaving the rank of that name."""
+    return Removal(
+        rank=rank,
+        removed=out.removed,
+        foreign=out.foreign,
+        reason=out.reason,
+        left_to=out.left_to,
+    )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,13 +16,9 @@ from spectrace.cli.report import Report
 from spectrace.model import Run
 
 _ENDS = {
-    End.SERVER_DIED: "The server has ended. What was measured until then:",
     End.TAKEN_OUT: (
         "The probe is out of the server: another command took it out, or it left because "
         "it had heard nothing from here for 30 s."
-    ),
-    End.TAKEN_OVER: (
-        "Another spectrace has taken over the server, because this one had given no sign of life."
     ),
     End.PROBE_FAILED: "The probe met an error of its own and took itself out of the server.",
 }
@@ -98,9 +94,9 @@ class LineScreen:
     def ended(self, report: Report) -> None:
         """Says how the session ended and prints its table."""
         if report.end is not None:
-            self.say(_ENDS[report.end])
-        if report.end not in (End.SERVER_DIED, End.TAKEN_OUT):
-            for line in figures.removal_lines(report.removals):
+            self.say(_ENDS.get(report.end) or figures.death_line(report))
+        if report.end is not End.TAKEN_OUT:
+            for line in figures.removal_lines(figures.of_the_living(report)):
                 self.say(line)
         self.say("")
         self.say(f"The whole session, {report.summary.window_s:,.1f} s:")

@@ -21,6 +21,7 @@ from spectrace.model import (
     CycleKind,
     Lane,
     Phase,
+    Rank,
     RankCycle,
     RequestRow,
     Run,
@@ -67,11 +68,25 @@ class Assembler:
 
     def __init__(self, run: Run) -> None:
         self.errors: list[str] = []
+        self._run = run
         names: dict[str, list[str]] = {}
         for rank in run.ranks:
             names.setdefault(group_of(rank.name), []).append(rank.name)
         self._groups = {group: _Group(run, group, ranks) for group, ranks in names.items()}
         self._texts = {rank.name: _Texts() for rank in run.ranks}
+
+    def join(self, rank: Rank) -> None:
+        """Takes in a rank that the server has got since.
+
+        It belongs to its group from the first cycle on that no rank had reported when it
+        reported for the first time: those before are whole without it.
+        """
+        self._texts[rank.name] = _Texts()
+        name = group_of(rank.name)
+        if name in self._groups:
+            self._groups[name].join(rank.name)
+        else:
+            self._groups[name] = _Group(self._run, name, [rank.name])
 
     @property
     def missing(self) -> int:
@@ -291,14 +306,17 @@ class _Skips:
 class _Group:
     """The cycles of the ranks that step together.
 
-    `_floor` is the number up to which every cycle is settled: given, or dropped. `_done`
-    holds the settled ones above it.
+    Ranks that came later are in `_late` until they report, then in `_since` with the cycle
+    from which on they are waited for. `_floor` is the number up to which every cycle is settled:
+    given, or dropped. `_done` holds the settled ones above it.
     """
 
     def __init__(self, run: Run, group: str, ranks: Sequence[str]) -> None:
         self._run = run
         self._group = group
         self._ranks = tuple(ranks)
+        self._late: set[str] = set()
+        self._since: dict[str, int] = {}
         self._first: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._ids: dict[str, dict[int, str]] = {rank: {} for rank in ranks}
@@ -312,22 +330,50 @@ class _Group:
         self._settled_ahead = 0
         self._skips = {rank: _Skips() for rank in ranks}
 
+    def join(self, rank_name: str) -> None:
+        """Takes in a rank that came later."""
+        self._ids[rank_name] = {}
+        self._skips[rank_name] = _Skips()
+        if self._first:
+            self._late.add(rank_name)
+        else:
+            self._ranks += (rank_name,)
+
     def report(self, rank_name: str, record: CycleRecord, now_ns: int) -> None:
         """Takes in one rank's boundaries of a cycle."""
         number = record.number
+        if rank_name in self._late:
+            self._late.remove(rank_name)
+            self._since[rank_name] = max(number, max(self._last.values()) + 1)
+            self._ranks += (rank_name,)
         self._last[rank_name] = max(number, self._last.get(rank_name, number))
-        if rank_name not in self._first:
+        if rank_name not in self._first and rank_name not in self._since:
             self._first[rank_name] = number
-            if len(self._first) == len(self._ranks):
+            if self._all_report:
                 self._drop_before(max(self._first.values()))
         cycle = self._cycle(number)
-        if cycle is None or rank_name in cycle.reports:
+        if cycle is None or rank_name in cycle.reports or not self._has(rank_name, number):
             return
         if not cycle.reports:
             self._waiting[number] = now_ns
         cycle.reports[rank_name] = record
-        if len(cycle.reports) == len(self._ranks):
+        if self._is_everyone(number, cycle):
             self._complete += 1
+
+    @property
+    def _all_report(self) -> bool:
+        """Whether every rank that was there from the start has reported."""
+        return len(self._first) == len(self._ranks) - len(self._since)
+
+    def _has(self, rank_name: str, number: int) -> bool:
+        """Whether a rank belongs to the group by that cycle."""
+        return not self._since or self._since.get(rank_name, number) <= number
+
+    def _is_everyone(self, number: int, cycle: _Open) -> bool:
+        """Whether all ranks that belong to the group by that cycle have reported it."""
+        if not self._since:
+            return len(cycle.reports) == len(self._ranks)
+        return all(rank in cycle.reports for rank in self._ranks if self._has(rank, number))
 
     def add_rows(self, rank_name: str, record: RowsRecord) -> None:
         """Takes in results of a cycle."""
@@ -385,7 +431,7 @@ class _Group:
         those that sampling left out are missing. Beyond it a rank that has not come so far
         has skipped nothing yet.
         """
-        if len(self._first) < len(self._ranks):
+        if not self._all_report:
             return 0
         reached = min(self._last.values())
         newest = max(self._last.values())
@@ -405,14 +451,16 @@ class _Group:
     def _unbroken(self, number: int) -> bool:
         """Whether every rank that has come as far as `number` has reported it, and one has."""
         reports = self._open[number].reports
-        come = [rank for rank, last in self._last.items() if last >= number]
+        come = [
+            rank for rank, last in self._last.items() if last >= number and self._has(rank, number)
+        ]
         return bool(come) and all(rank in reports for rank in come)
 
     def _settle(self, number: int, now_ns: int) -> Cycle | None:
         cycle = self._open.get(number)
         if cycle is None or not cycle.reports:
             return None
-        everyone = len(cycle.reports) == len(self._ranks)
+        everyone = self._is_everyone(number, cycle)
         first_rows = cycle.rows_of(self._ranks[0])
         named = first_rows is not None and self._all_named(self._ranks[0], first_rows)
         no_rows = not cycle.rows and self._kind(cycle) in _WITHOUT_ROWS

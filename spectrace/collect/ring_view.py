@@ -17,7 +17,7 @@ from spectrace.probe.layout import Word
 _WORD = struct.Struct("<Q")
 
 
-def _check_owner(path: Path, status: os.stat_result) -> None:
+def _check(path: Path, status: os.stat_result) -> None:
     """Anybody may make files in shared memory: those of others are not to be believed."""
     others = stat.S_IMODE(status.st_mode) & 0o077
     if others or (os.geteuid() and status.st_uid != os.geteuid()):
@@ -25,6 +25,8 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
             f"{path} belongs to somebody else, or others may write to it: it is no ring of "
             "spectrace. Remove it, then attach again."
         )
+    if status.st_size < layout.CODE_OFFSET:
+        raise SpectraceError(f"{path} is no ring of spectrace: it is too short.")
 
 
 class RingView:
@@ -36,6 +38,7 @@ class RingView:
     Attributes:
         path: The same.
         inode: Its number, by which a file that was made since under its name shows.
+        descriptor: The open file, for who locks it.
         units: How many units of `layout.UNIT_BYTES` it holds.
 
     Raises:
@@ -45,20 +48,19 @@ class RingView:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            status = os.fstat(descriptor)
-            _check_owner(path, status)
-            if status.st_size < layout.CODE_OFFSET:
-                raise SpectraceError(f"{path} is no ring of spectrace: it is too short.")
+            status = os.fstat(self.descriptor)
+            _check(path, status)
             self.inode = status.st_ino
-            self._map = mmap.mmap(descriptor, 0)
-        finally:
-            os.close(descriptor)
+            self._map = mmap.mmap(self.descriptor, 0)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
         try:
             self._check()
         except SpectraceError:
-            self._map.close()
+            self.close()
             raise
         self.units = self.word(Word.UNITS)
         self._start = self.word(Word.UNITS_OFFSET)
@@ -106,5 +108,7 @@ class RingView:
         return self._map[start : self._end] + self._map[self._start : self._start + end - self._end]
 
     def close(self) -> None:
-        """Unmaps the file."""
-        self._map.close()
+        """Unmaps and closes the file; closing it again does nothing."""
+        if not self._map.closed:
+            self._map.close()
+            os.close(self.descriptor)

@@ -110,7 +110,9 @@ def start(ring: mmap, modules: list[tuple[str, Any]], entered_ns: int) -> None:
         loaded_ns = monotonic_ns()
         words[word.LOAD_NS] = loaded_ns - entered_ns
         words[word.STATE] = state.LOADED
-        loaded["tracer"].Tracer(writer, forget).arm()
+        tracer: Any = loaded["tracer"]
+        tracer.armed = tracer.Tracer(writer, forget)
+        tracer.armed.arm()
         words[word.ARM_NS] = monotonic_ns() - loaded_ns
         words[word.STATE] = state.ARMED
     except Exception as error:  # noqa: BLE001 - nothing may reach the server

@@ -11,7 +11,7 @@ end of its last unit. Byte order is little endian. Any change here is a new LAYO
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
@@ -67,10 +67,28 @@ class Word:
     COMMAND = 64
     MODE = 65  # which timing mode, from which cycle on: `mode_word`
     SAMPLE_EVERY = 66  # cycles whose number it divides are recorded in full; 0 and 1: all
-    HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of a reader
+    HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of any reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
     LOST_RECORDS = 72  # records that were overwritten before that reader came to them
+    CONTROLLER = 70  # KEY of the reader that holds control, 0: nobody
+    COMMAND_NS = 71  # CLOCK_MONOTONIC at which COMMAND was written
+
+    # The seats of the readers, `SEATS` of `Seat.WORDS` words each; the probe never looks there.
+    SEATS = 128
+
+
+class Seat:
+    """Places of the words of one reader's seat, counted from its first."""
+
+    WORDS = 4
+    KEY = 0  # CLOCK_MONOTONIC at which it joined, another one for each; 0: the seat is free
+    PID = 1
+    PID_NAMESPACE = 2  # inode of the namespace in which PID counts
+    HEARTBEAT_NS = 3
+
+
+SEATS = 16
 
 
 class State:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 Function = Any
 _IDLE_CALLS_BETWEEN_CLOCKS = 64  # the idle call comes more than 10,000 times a second
 _COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
+_IDLE_CALLS = Word.IDLE_CALLS
 _DRAIN_EVERY_NS = 1_000_000  # while idle
 # Requests of a batch with the length of their output and whether they had ended, the sum and
 # the greatest of their lengths; and with the number of their cycle before them.
@@ -85,7 +86,6 @@ class Tracer:
         self._has_extend = False
         self._worker_known = self._installed = self._sized = False
         self._active = False
-        self._idle_calls = 0
         self._drain_at_ns = 0
 
     def arm(self) -> None:
@@ -433,7 +433,7 @@ class Tracer:
                     (
                         request.rid,
                         drafts,
-                        0 if ended else _output_length(request) - length,
+                        0 if ended else max(0, _output_length(request) - length),
                         ended,
                     )
                     for (request, length, ended), drafts in zip(requests, correct)  # noqa: B905 - same length, and strict= costs
@@ -450,9 +450,10 @@ class Tracer:
 
         def on_idle(*args: Any, **kwargs: Any) -> Any:
             if self._active:
-                calls = self._idle_calls = self._idle_calls + 1
+                words = self._ring.words
+                calls = words[_IDLE_CALLS] = words[_IDLE_CALLS] + 1
                 due = recorder.open or not calls % _IDLE_CALLS_BETWEEN_CLOCKS or recorder.pending
-                if due or self._ring.words[Word.COMMAND]:
+                if due or words[_COMMAND]:
                     self._on_idle(now())
             return original(*args, **kwargs)
 
@@ -468,7 +469,6 @@ class Tracer:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
                 self._drain(time_ns)
             recorder.flush()
-            self._ring.words[Word.IDLE_CALLS] = self._idle_calls
             if self._asked_to_leave(time_ns):
                 self._finish(time_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
@@ -491,6 +491,15 @@ class Tracer:
         self._leave(State.DETACHED)
         if path:
             Path(path).unlink(missing_ok=True)
+
+    def leave_now(self, time_ns: int) -> None:
+        """Leaves if that was asked for, in the midst of whatever the server does; never raises."""
+        try:
+            if self._active and self._asked_to_leave(time_ns):
+                self._recorder.raised()  # a cycle that runs is cut off here, not ended
+                self._finish(time_ns)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            self.fail(error)
 
     def _tell(self) -> None:
         self._ring.info({**self._info, "hooks": self._hooked, "missing": self._missing})
@@ -523,6 +532,23 @@ class Tracer:
                 self._ring.close,
             )
         )
+
+
+armed: Tracer | None = None  # the one in this process, for `leave`
+_FRAMES_OF_LEAVING = 3  # of `leave` itself, and two of the text that calls it
+
+
+def leave() -> None:
+    """Leaves where no cycle comes; called by a text that was put in from outside.
+
+    Where it hits the probe's own code at work nothing is done: that will see the command.
+    """
+    with suppress(ValueError):  # the stack is no deeper
+        frame = sys._getframe(_FRAMES_OF_LEAVING)  # noqa: SLF001 - documented, if only for CPython
+        if str(frame.f_globals.get("__name__")).startswith(f"{__package__}."):
+            return
+    if armed is not None:
+        armed.leave_now(now())
 
 
 def _take_all(steps: Iterable[Callable[[], object]]) -> None:

@@ -257,6 +257,10 @@ class Hub:
             overlap=facts.overlap,
             device=facts.device,
             lost=msgspec.structs.replace(facts.lost, stored=entry.stats.lost),
+            timing=facts.timing,
+            sample_every=facts.sample_every,
+            skipped=facts.skipped,
+            notes=facts.notes,
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
         )

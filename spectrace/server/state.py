@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, Run, SkippedCycles
 from spectrace.store.source import Stats
 
 IDLE_AFTER_S = 1.0
@@ -59,6 +59,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         reporting: Names of the ranks that report; None to go by the cycles.
         lost: What did not arrive.
         message: A sentence for people, or empty.
+        timing: Why the device is not timed, a sentence; empty where it is, or that is not known.
+        sample_every: One of so many cycles is recorded in full.
+        skipped: Sums of those that are not, since the start.
+        notes: Sentences on how the run is traced: what is not seen of it, and what it cost.
     """
 
     worker: str = ""
@@ -68,6 +72,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     reporting: frozenset[str] | None = None
     lost: Lost = Lost()
     message: str = ""
+    timing: str = ""
+    sample_every: int = 1
+    skipped: SkippedCycles = SkippedCycles()
+    notes: tuple[str, ...] = ()
 
 
 class Digest(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +128,10 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     overlap: bool | None
     device: str
     lost: Lost
+    timing: str
+    sample_every: int
+    skipped: SkippedCycles
+    notes: tuple[str, ...]
     summary: msgspec.Raw
     stored: Stored
 

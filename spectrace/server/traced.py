@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from spectrace.attach.session import End, SessionFacts
+from spectrace.attach.session import End, SessionFacts, Stall, controller_of, standing_still
 from spectrace.model import Cycle, Run
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
@@ -13,7 +13,6 @@ _ENDS = {
     None: (Life.DETACHED, "Tracing was ended."),
     End.SERVER_DIED: (Life.SERVER_GONE, ""),  # the page says so itself
     End.TAKEN_OUT: (Life.DETACHED, "The probe was taken out of the server by another command."),
-    End.TAKEN_OVER: (Life.DETACHED, "Another process traces the server now."),
     End.PROBE_FAILED: (Life.DETACHED, "The probe met an error of its own and took itself out."),
 }
 
@@ -30,10 +29,10 @@ class PageTap:
         self._hub = hub
         self._export_lost = export_lost
 
-    def tell(self, run: Run, facts: SessionFacts) -> None:
+    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
         """Puts the run and its facts on the page."""
         self._hub.put_run(run, Source.ATTACHED)
-        self._hub.tell(run.run_id, facts_of(facts, self._export_lost()))
+        self._hub.tell(run.run_id, facts_of(facts, stalls, self._export_lost()))
 
     def feed(self, cycles: Sequence[Cycle]) -> None:
         """Passes cycles on to the store and the live stream."""
@@ -44,7 +43,7 @@ class PageTap:
         self._hub.end(run.run_id, *_ENDS[end])
 
 
-def facts_of(facts: SessionFacts, export_lost: int = 0) -> RunFacts:
+def facts_of(facts: SessionFacts, stalls: Sequence[Stall] = (), export_lost: int = 0) -> RunFacts:
     """The same facts for the page."""
     return RunFacts(
         worker=facts.worker,
@@ -56,13 +55,27 @@ def facts_of(facts: SessionFacts, export_lost: int = 0) -> RunFacts:
         ),
         lost=Lost(records=facts.lost_records, missing=facts.missing_cycles, export=export_lost),
         message=_message(facts),
+        timing=facts.timing,
+        sample_every=facts.sample_every,
+        skipped=facts.skipped,
+        notes=tuple(_notes(facts, stalls)),
     )
 
 
 def _message(facts: SessionFacts) -> str:
-    sentences = list(facts.errors[-1:])
-    if facts.untried:
-        sentences.append(facts.untried)
-    if facts.unhooked:
-        sentences.append(f"Not seen in this release: {', '.join(facts.unhooked)}.")
+    sentences = [*facts.errors[-1:], *standing_still(facts)]
+    if not facts.controls:
+        sentences.append(f"Reading along: {controller_of(facts)} controls how it is timed.")
     return " ".join(sentences)
+
+
+def _notes(facts: SessionFacts, stalls: Sequence[Stall]) -> Iterator[str]:
+    if facts.untried:
+        yield facts.untried
+    if facts.unhooked:
+        yield f"Not seen in this release: {', '.join(facts.unhooked)}."
+    if facts.ranges:
+        yield f"{facts.ranges.rstrip('.')}."
+    for stall in stalls:
+        rest = "" if stall.installed else " so far; its worker is hooked at its next cycle"
+        yield f"Attaching held up {stall.rank} for {stall.total_ms:.2f} ms{rest}."

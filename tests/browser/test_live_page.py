@@ -13,7 +13,7 @@ from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.attach import ring_file
 from spectrace.collect.reader import PHASES, CycleRecord, RingReader
 from spectrace.collect.ring_view import RingView
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, rounding, until
 
 NS_PER_MS = 1e6
 
@@ -34,11 +34,6 @@ def traced(server: CpuServer) -> Iterator[Paged]:
     ):
         until(lambda: it.runs() and len(it.cycles()) > 50)
         yield it
-
-
-def rounding(shown: str) -> float:
-    """By how much a number may be off for being written with its number of decimals."""
-    return 0.51 * 10.0 ** -len(shown.partition(".")[2])
 
 
 def newest_cycle(page: Page) -> int:

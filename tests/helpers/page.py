@@ -94,3 +94,8 @@ def open_page(page: Page, traced: Paged, path: str = "/") -> None:
     """Opens the page and waits until it shows cycles."""
     page.goto(traced.url + path)
     expect(page.locator(".waterfall table tbody tr").first).to_be_attached(timeout=PAGE_TIMEOUT_MS)
+
+
+def rounding(shown: str) -> float:
+    """By how much a number may be off for being written with its number of decimals."""
+    return 0.51 * 10.0 ** -len(shown.partition(".")[2])

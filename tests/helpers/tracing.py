@@ -1,7 +1,8 @@
-"""Traces a server while it answers requests, and keeps every Cycle."""
+"""Traces a server while it answers, keeps every Cycle, and holds it against the answers."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from spectrace.model import Cycle
 
 POLL_S = 0.02
+TOUCH_NS = 20_000
 SETTLE_S = 0.5  # the last results are processed after the last answer was sent
 
 
@@ -40,9 +42,16 @@ class Collected:
 
 
 def traced(
-    session: TraceSession, work: Callable[[], list[Answer]]
+    session: TraceSession,
+    work: Callable[[], list[Answer]],
+    meanwhile: Callable[[Collected], object] = lambda _: None,
 ) -> tuple[list[Answer], Collected]:
     """Runs `work` in a thread of its own and polls until its results are in.
+
+    Args:
+        session: The session.
+        work: Sends requests and gives their answers.
+        meanwhile: Is shown what has come after each poll while `work` runs.
 
     Returns:
         What `work` gave, and the Cycles.
@@ -52,12 +61,50 @@ def traced(
         future = pool.submit(work)
         while not future.done():
             collected.add(session.poll())
+            meanwhile(collected)
             time.sleep(POLL_S)
         deadline = time.monotonic() + SETTLE_S
         while time.monotonic() < deadline:
             collected.add(session.poll())
             time.sleep(POLL_S)
     return future.result(), collected
+
+
+def token_ids(answers: list[Answer]) -> list[tuple[int, ...]]:
+    """The tokens of each answer."""
+    return [answer.token_ids for answer in answers]
+
+
+def assert_the_servers_counts(answers: list[Answer], collected: Collected) -> None:
+    """Verifies, correct drafts, histogram and tokens of each request are the server's own."""
+    counts = collected.counts()
+    for answer in answers:
+        ours = counts[answer.request_id]
+        assert ours.cycles == answer.verify_count
+        assert ours.correct_drafts == answer.correct_drafts
+        assert ours.output_tokens == answer.completion_tokens
+        length = len(answer.correct_drafts_histogram)
+        assert ours.histogram[:length] == answer.correct_drafts_histogram
+        assert not any(ours.histogram[length:])
+
+
+def assert_phases_touch(cycles: list[Cycle]) -> int:
+    """Phases follow each other without a hole and end where the next cycle starts.
+
+    Returns:
+        Of how many ranks' cycles the end was compared: one that ended idle has none.
+    """
+    compared = 0
+    for cycle, following in itertools.pairwise(cycles):
+        for rank, next_rank in zip(cycle.ranks, following.ranks, strict=True):
+            phases = rank.phases
+            assert phases[0].start_ns == rank.start_ns
+            assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(phases))
+            if not rank.ended_idle:
+                total_ns = sum(phase.duration_ns for phase in phases)
+                assert abs(total_ns - (next_rank.start_ns - rank.start_ns)) <= TOUCH_NS
+                compared += 1
+    return compared
 
 
 def requests_of(url: str, *, requests: int, tag: str, tokens: int) -> Callable[[], list[Answer]]:

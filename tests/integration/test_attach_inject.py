@@ -21,7 +21,7 @@ from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
-from spectrace.probe.layout import Mode, State, Word
+from spectrace.probe.layout import Mode, Seat, State, Word
 from tests.integration.attach_targets import (
     BUSY,
     FLEETING,
@@ -407,34 +407,59 @@ def test_server_in_a_container_takes_it_in(tmp_path: Path) -> None:
         assert ended_well(process, finish) == {"new": [], "error": None}
 
 
-def test_second_reader_is_sent_to_the_first(tmp_path: Path) -> None:
-    """While another living process controls the ring an attach is refused with its number."""
-    with busy(tmp_path / "finish") as process:
-        attached = attach(process)
-        ring = RingView(attached.path)
-        ring.set_word(Word.CONTROLLER_PID, os.getppid())
-        ring.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
-        with pytest.raises(
-            SpectraceError, match=f"already traced by spectrace, process {os.getppid()}"
-        ):
-            attach(process)
+def test_a_second_reader_joins_and_the_probe_stays_until_the_last_leaves(tmp_path: Path) -> None:
+    """The first one controls; when it leaves, the second one does, and takes the probe out."""
+    finish = tmp_path / "finish"
+    with busy(finish) as process:
+        first, second = attach(process), attach(process)
+        assert (first.joined, second.joined) == (False, True)
+        assert (second.path, second.stop_ns) == (first.path, 0)
+        ring = RingView(first.path)
+        assert ring.word(Word.CONTROLLER) == first.key
+        assert ring.word(Word.JOINS) == 1
+        left = leave.take_out(first)
+        assert (left.removed, left.left_to) == (False, True)
+        assert f"process {os.getpid()}, which reads on" in left.reason
+        assert ring.word(Word.CONTROLLER) == second.key
         ring.close()
-        assert leave.take_out_pid(process.pid).removed
+        assert leave.take_out(second).removed
+        assert not second.path.exists()
+        assert ended_well(process, finish) == {"new": [], "error": None}
 
 
-def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
-    """Where the controller gave no sign of life for 3 s the next attach takes the ring over."""
+def test_a_reader_cannot_choose_the_timing_unless_it_takes_control(tmp_path: Path) -> None:
+    """It is told who decides, and how it can; nothing has changed then."""
+    sync = handle.Options(units=64, mode=Mode.SYNC)
+    take = handle.Options(units=64, mode=Mode.SYNC, take_control=True)
     with busy(tmp_path / "finish") as process:
         first = attach(process)
         ring = RingView(first.path)
-        ring.set_word(Word.CONTROLLER_PID, os.getppid())
-        ring.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - 4_000_000_000)
-        second = attach(process)
+        with pytest.raises(SpectraceError, match=f"process {os.getpid()} decides .*--take-control"):
+            inject.put_in(rank_of(process), options=sync, sources=sources())
+        assert ring.word(Word.MODE) == Mode.DEVICE
+        second = inject.put_in(rank_of(process), options=take, sources=sources())
+        assert ring.word(Word.MODE) == Mode.SYNC
+        assert ring.word(Word.CONTROLLER) == second.key
+        ring.close()
+        assert leave.take_out(second).left_to
+        assert leave.take_out(first).removed
+
+
+def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
+    """Who joins where the only reader gave no sign of life for 3 s controls, and as it asks."""
+    with busy(tmp_path / "finish") as process:
+        first = attach(process)
+        ring = RingView(first.path)
+        ring.set_word(Word.SEATS + Seat.HEARTBEAT_NS, time.monotonic_ns() - 4_000_000_000)
+        second = inject.put_in(
+            rank_of(process), options=handle.Options(mode=Mode.HOST), sources=sources()
+        )
         assert second.joined
         assert second.path == first.path
         assert second.stop_ns == 0
         assert ring.word(Word.JOINS) == 1
-        assert ring.word(Word.CONTROLLER_PID) == os.getpid()
+        assert ring.word(Word.CONTROLLER) == second.key
+        assert ring.word(Word.MODE) == Mode.HOST
         ring.close()
         assert leave.take_out(second).removed
 
@@ -554,3 +579,19 @@ def test_rings_of_ended_processes_are_swept(tmp_path: Path) -> None:
         assert not orphan.path.exists()
         assert kept.path.exists()
         assert leave.take_out(kept).removed
+
+
+def test_rings_that_were_never_finished_are_swept(tmp_path: Path) -> None:
+    """What a spectrace leaves that is killed while it makes one; not what is just being made."""
+    with busy(tmp_path / "finish") as process:
+        ring = ring_file.ring_path(process.pid)
+        old, new = (ring.with_name(f".{ring.name}.{number}.new") for number in (4194301, 4194302))
+        for path in (old, new):
+            path.touch()
+        os.utime(old, (time.time() - 90, time.time() - 90))
+        try:
+            assert old in ring_file.sweep()
+            assert not old.exists()
+            assert new.exists()
+        finally:
+            new.unlink()

@@ -17,7 +17,7 @@ from tests.helpers.peek import peek
 from tests.helpers.tracing import Collected, traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 REQUESTS = 3
 TOKENS = 9  # a few a second: Triton's kernels are interpreted
@@ -72,7 +72,7 @@ def ask(server: CpuServer, tag: str) -> list[Answer]:
 
 
 @pytest.fixture(scope="module", params=CONFIGURATIONS)
-def observed(request: pytest.FixtureRequest) -> Iterator[Observed]:
+def observed(request: pytest.FixtureRequest) -> Observed:
     """A server of each configuration, one at a time."""
     options = CONFIGURATIONS[request.param]
     with CpuServer(options, start_timeout_s=START_TIMEOUT_S) as server:
@@ -85,7 +85,7 @@ def observed(request: pytest.FixtureRequest) -> Iterator[Observed]:
             session.detach()
             collected.add(session.last_cycles)
         looks = (before, during, peek(pid, LOOK))
-    yield Observed(options, baseline, answers, collected, session.facts(), looks)
+    return Observed(options, baseline, answers, collected, session.facts(), looks)
 
 
 def test_every_request_counts_what_the_old_server_counted(observed: Observed) -> None:

@@ -17,12 +17,17 @@ from spectrace.attach.session import TraceSession
 from spectrace.model import Cycle, CycleKind, PhaseName, TimingMode
 from tests.conftest import REQUESTS, TOKENS, Served
 from tests.helpers.peek import peek
-from tests.helpers.tracing import Collected, requests_of, traced
+from tests.helpers.tracing import (
+    Collected,
+    assert_phases_touch,
+    assert_the_servers_counts,
+    requests_of,
+    token_ids,
+    traced,
+)
 
 if TYPE_CHECKING:
     from examples.sglang_cpu.load import Answer
-
-TOUCH_NS = 20_000
 
 # Functions that the probe wraps in 0.5.23, as (module, class or "", name).
 FUNCTIONS = [
@@ -63,11 +68,6 @@ def threads_and_files(pid: int) -> tuple[set[str], dict[str, str]]:
     return threads, files
 
 
-def token_ids(answers: list[Answer]) -> list[tuple[int, ...]]:
-    """The tokens of each answer."""
-    return [answer.token_ids for answer in answers]
-
-
 @pytest.fixture(scope="module")
 def observed(served: Served) -> tuple[list[Answer], Collected, TraceSession]:
     """24 requests, four at a time, traced from before the first to after the last."""
@@ -88,16 +88,8 @@ Observed = tuple[list["Answer"], Collected, TraceSession]
 def test_every_request_counts_what_the_server_counted(observed: Observed) -> None:
     """Cycles, correct drafts, histogram and tokens of each request equal the server's own."""
     answers, collected, _ = observed
-    counts = collected.counts()
     assert len(answers) == REQUESTS
-    for answer in answers:
-        ours = counts[answer.request_id]
-        assert ours.cycles == answer.verify_count
-        assert ours.correct_drafts == answer.correct_drafts
-        assert ours.output_tokens == answer.completion_tokens
-        length = len(answer.correct_drafts_histogram)
-        assert ours.histogram[:length] == answer.correct_drafts_histogram
-        assert not any(ours.histogram[length:])
+    assert_the_servers_counts(answers, collected)
 
 
 def test_nothing_is_lost_and_every_rank_is_in_every_cycle(
@@ -121,19 +113,8 @@ def test_the_tokens_are_those_of_the_untraced_server(observed: Observed, served:
 def test_sibling_phases_touch_and_fill_the_cycle(observed: Observed) -> None:
     """Phases follow each other without a hole and end where the next cycle starts."""
     _, collected, _ = observed
-    cycles = collected.cycles
-    compared = 0
-    for cycle, following in itertools.pairwise(cycles):
-        for rank, next_rank in zip(cycle.ranks, following.ranks, strict=True):
-            phases = rank.phases
-            assert phases[0].start_ns == rank.start_ns
-            assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(phases))
-            if not rank.ended_idle:
-                total_ns = sum(phase.duration_ns for phase in phases)
-                distance_ns = next_rank.start_ns - rank.start_ns
-                assert abs(total_ns - distance_ns) <= TOUCH_NS
-                compared += 1
-    assert compared > len(cycles) // 2
+    compared = assert_phases_touch(collected.cycles)
+    assert compared > len(collected.cycles) // 2
 
 
 def test_a_speculative_cycle_has_all_its_phases(observed: Observed) -> None:

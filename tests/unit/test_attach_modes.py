@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from spectrace.attach import discover, modes, ring_file
+from spectrace.attach import discover, modes, readers, ring_file
 from spectrace.attach.modes import Switch
 from spectrace.cli.main import app
 from spectrace.cli.mode import describe, the_only
+from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run, TimingMode
 from spectrace.probe.layout import Mode, State, Word, split_mode
@@ -58,6 +60,23 @@ def test_all_ranks_of_a_group_are_given_the_same_cycle(rings: dict[str, RingWrit
         (Mode.SYNC, 120),
     ]
     assert [switch.ranks for switch in switches] == [NAMES[:2], NAMES[2:]]
+
+
+@pytest.mark.parametrize(
+    ("names", "together"),
+    [
+        (["TP0", "TP1"], 1),
+        (["PP0 TP0", "PP1 TP0"], 1),
+        (["DP0", "DP1"], 2),
+        (["DP0 TP0", "DP0 TP1", "DP1 TP0", "DP1 TP1"], 2),
+        (["DP0 TP0", "DP0 TP1", "DP1 TP2", "DP1 TP3"], 1),
+        (["TP0", "ENGINE2 TP0"], 2),
+        (["DP0 TP0", "DP1 TP1", "ENGINE2 DP0", "ENGINE2 DP1"], 3),
+    ],
+)
+def test_replicas_step_together_with_dp_attention_alone(names: list[str], together: int) -> None:
+    """Then their TP ranks are numbered through; two engines never step together."""
+    assert len(set(modes.in_step(names).values())) == together
 
 
 def test_a_fast_server_is_given_a_second(rings: dict[str, RingWriter]) -> None:
@@ -124,3 +143,21 @@ def test_without_a_process_id_there_must_be_one_server() -> None:
         the_only([])
     with pytest.raises(SpectraceError, match="100, 100"):
         the_only([RUN, RUN])
+
+
+def test_where_several_read_the_mode_is_not_switched_over_their_heads(
+    rings: dict[str, RingWriter], tmp_path: Path
+) -> None:
+    """One reader is switched from beside it; with two it takes a flag of its own."""
+    view = RingView(tmp_path / str(PIDS[NAMES[0]]))
+    readers.sit_down(view)
+    modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+    readers.sit_down(view)
+    view.close()
+    with pytest.raises(
+        SpectraceError, match=f"by process {os.getpid()}, and another one reads.*--take-control"
+    ):
+        modes.switch(RUN, TimingMode.OFF, lambda _: None)
+    assert asked(rings[NAMES[0]])[0] == Mode.SYNC
+    modes.switch(RUN, TimingMode.OFF, lambda _: None, take_control=True)
+    assert asked(rings[NAMES[0]])[0] == Mode.OFF

@@ -116,7 +116,7 @@ def test_cycles_are_sent_on_and_what_did_not_arrive_is_known_at_the_end() -> Non
     with exporting.exporting("fake", "there", RUN, notes.append) as tap:
         tap.feed([cycle_of(1), cycle_of(2)])
         later = msgspec.structs.replace(RUN, engine="sglang 1")
-        tap.tell(later, cast("SessionFacts", None))
+        tap.tell(later, cast("SessionFacts", None), ())
         assert (tap.lost(), FakeExporter.made.run.engine) == (0, "sglang 1")
         tap.end(later, None)
         assert (tap.lost(), notes) == (1, [])

@@ -88,17 +88,24 @@ class FakeSession:
         self.detached = 0
         self.taken_out = [TakenOut(True, (), ""), TakenOut(True, (), "")]
         self.number = 0
+        self.heard: list[str] = []
 
     def poll(self) -> list[Cycle]:
         """The next cycle."""
         self.number += 1
         return [cycle_of(self.number)]
 
+    def news(self) -> list[str]:
+        """What the test has put there."""
+        news, self.heard = self.heard, []
+        return news
+
     def facts(self) -> SessionFacts:
-        """Both ranks are traced."""
+        """Both ranks are traced, unless their server has ended."""
+        alive = self.end is not End.SERVER_DIED
         ranks = tuple(
             RankState(
-                name=rank.name, pid=rank.pid, state="tracing", alive=True, cycles=1, lost_records=0
+                name=rank.name, pid=rank.pid, state="tracing", alive=alive, cycles=1, lost_records=0
             )
             for rank in RUN.ranks
         )
@@ -217,7 +224,6 @@ def test_a_wish_to_stop_before_the_first_poll_still_detaches() -> None:
     [
         (End.SERVER_DIED, 3, "The server has ended. What was measured until then:"),
         (End.TAKEN_OUT, 0, "The probe is out of the server: another command took it out"),
-        (End.TAKEN_OVER, 0, "Another spectrace has taken over the server"),
         (End.PROBE_FAILED, 1, "The probe met an error of its own"),
     ],
 )
@@ -236,8 +242,28 @@ def test_an_end_from_outside_is_said_and_has_its_exit_code(end: End, code: int, 
     assert any(line.startswith("The whole session") for line in lines)
     assert report.summary.cycles == 20
     assert exit_code(report) == code
-    given_back = end in (End.TAKEN_OVER, End.PROBE_FAILED)
-    assert any("goes on" in line for line in lines) is given_back
+    assert any("goes on" in line for line in lines) is (end is End.PROBE_FAILED)
+
+
+def test_what_changes_is_said_once() -> None:
+    """Who controls, and ranks that came, above the figures."""
+    session = FakeSession()
+    session.heard = ["TP2 (process 73) is new, and is traced too."]
+    lines = lines_of(session, duration_s=3.0)
+    assert lines[0] == "TP2 (process 73) is new, and is traced too."
+    assert sum("is new" in line for line in lines) == 1
+
+
+def test_a_probe_that_is_left_to_others_is_a_success() -> None:
+    """It was left in on purpose."""
+    session = FakeSession()
+    session.taken_out = [TakenOut(False, (), "It is left to process 41.", left_to=True)] * 2
+    stream = io.StringIO()
+    screen = LineScreen(Console(file=stream, width=100))
+    report = Follower(session, screen, FakeClock()).follow(Stop(), 0.1)
+    lines = stream.getvalue().splitlines()
+    assert "The probe stays in TP0 and TP1. It is left to process 41." in lines
+    assert exit_code(report) == 0
 
 
 def test_a_rank_that_keeps_the_probe_is_named_and_is_no_success() -> None:

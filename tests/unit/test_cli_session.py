@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spectrace.attach import readers, traced_rank
 from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.attach.session import End, TraceSession
 from spectrace.collect.ring_view import RingView
@@ -63,7 +64,10 @@ class FakeProbes:
         writer.words[Word.ARM_NS] = 200_000
         if self.joined:
             write_cycle(writer, 1)
-        return Attached(rank, path, "pending", 300_000, self.joined)
+        view = RingView(path)
+        key = readers.sit_down(view)
+        view.close()
+        return Attached(rank, path, "pending", 300_000, self.joined, key)
 
     def ask_to_leave(self, attached: Attached) -> None:
         """Notes whom it was said to."""
@@ -257,21 +261,6 @@ def test_a_session_ends_when_no_rank_has_the_probe(
         assert session.end is end
 
 
-def test_a_server_that_another_took_over_is_left_to_it(probes: FakeProbes) -> None:
-    """No sign of life is given any more, and the probe stays in."""
-    with session_of(probes) as session:
-        session.poll()
-        parent = os.getppid()
-        for name in NAMES:
-            probes.writers[name].words[Word.CONTROLLER_PID] = parent
-            probes.writers[name].words[Word.HEARTBEAT_NS] = 5
-        session.poll()
-        assert session.end is End.TAKEN_OVER
-        assert probes.writers["TP0"].words[Word.HEARTBEAT_NS] == 5
-    assert probes.taken_out == []
-    assert [out.reason for out in session.detach()] == [f"Process {parent} traces it now."] * 2
-
-
 def test_a_server_that_died_leaves_no_ring_and_keeps_its_cycles(probes: FakeProbes) -> None:
     """What was in the rings is read, the rings are removed, and the session says so."""
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -294,11 +283,11 @@ def test_a_ring_that_cannot_be_read_is_given_back(
 ) -> None:
     """The probe does not stay behind a reader that cannot follow it."""
 
-    def refuse(_view: RingView) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise SpectraceError("This ring has another layout.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RingView, "_check", refuse)
+        patch.setattr(traced_rank, "RingReader", refuse)
         with pytest.raises(SpectraceError, match="another layout"):
             session_of(probes).__enter__()
     assert probes.taken_out == ["TP0"]

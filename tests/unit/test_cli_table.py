@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from spectrace.analysis.summary import CycleTimes, Percentiles, PhaseSummary, Summary, summarize
+from spectrace.attach.pulse import Activity
 from spectrace.attach.session import End, RankState, SessionFacts, Stall
 from spectrace.cli import figures, table
 from spectrace.cli.figures import removal_lines
@@ -302,13 +303,61 @@ def test_functions_that_were_not_found_are_named_as_they_are() -> None:
     assert "TP0: [x] y" in lines
 
 
-def test_a_server_without_cycles_is_not_called_idle() -> None:
-    """It may as well be stopped; and there is no table of zeros."""
-    facts = msgspec.structs.replace(FACTS, ranks=(rank("TP0", "armed"), rank("TP1", "armed")))
-    lines = drawn(report_of(summarize([], 10.0), facts))
-    assert "Attached to 2 of 2 ranks. No cycle has come in the last 10 s." in lines
-    assert not any(line.startswith(("host clock", "tracing cost")) for line in lines)
-    assert "No cycle was seen." in drawn(report_of(summarize([], 10.0), facts, final=True))
+def test_without_cycles_it_is_said_what_the_schedulers_do() -> None:
+    """Idle, or one that stands still, where that is known; and there is no table of zeros."""
+    nothing = "Attached to 2 of 2 ranks. No cycle has come in the last 10 s"
+    armed = (rank("TP0", "armed"), rank("TP1", "armed"))
+    idle = tuple(msgspec.structs.replace(one, activity=Activity.IDLE) for one in armed)
+    still = msgspec.structs.replace(armed[1], activity=Activity.STILL, quiet_s=7.4)
+    for ranks, said in (
+        (armed, f"{nothing}."),
+        (idle, f"{nothing}: the server is idle."),
+        (
+            (idle[0], still),
+            (
+                f"{nothing}. The scheduler of TP1 (process {still.pid}) has not come round for "
+                "7 s: it is paused or blocked, or within one long cycle."
+            ),
+        ),
+    ):
+        report = report_of(summarize([], 10.0), msgspec.structs.replace(FACTS, ranks=ranks))
+        assert figures.nothing_seen(report) == said
+        lines = drawn(report)
+        assert not any(line.startswith(("host clock", "tracing cost")) for line in lines)
+    assert "No cycle was seen." in drawn(report_of(summarize([], 10.0), FACTS, final=True))
+
+
+def test_who_only_reads_is_told_who_controls() -> None:
+    """In the line of the server; a number of another container would say nothing."""
+    reading = msgspec.structs.replace(FACTS, controls=False, controller_pid=41)
+    assert "reading; process 41 controls" in figures.headline(report_of(summary_of(), reading))
+    elsewhere = msgspec.structs.replace(reading, controller_pid=None)
+    headline = figures.headline(report_of(summary_of(), elsewhere))
+    assert "reading; a spectrace in another container controls" in headline
+    assert "controls" not in figures.headline(report_of(summary_of(), FACTS))
+
+
+@pytest.mark.parametrize(
+    ("dead", "said"),
+    [
+        ((), "The server has ended."),
+        ((0, 1), "The server has ended."),
+        ((1,), "TP1 (process {pid}) of the server has ended."),
+    ],
+)
+def test_a_rank_that_ended_alone_is_named(dead: tuple[int, ...], said: str) -> None:
+    """And only the others are said to be free of the probe."""
+    both = (rank("TP0"), rank("TP1"))
+    ranks = tuple(
+        msgspec.structs.replace(one, alive=place not in dead) for place, one in enumerate(both)
+    )
+    removals = tuple(Removal(rank=one.name, removed=True, foreign=(), reason="") for one in ranks)
+    report = report_of(summary_of(), msgspec.structs.replace(FACTS, ranks=ranks), final=True)
+    report = msgspec.structs.replace(report, end=End.SERVER_DIED, removals=removals)
+    line = figures.death_line(report)
+    assert line.startswith(said.format(pid=both[1].pid))
+    living = [removal.rank for removal in figures.of_the_living(report)]
+    assert living == [one.name for one in ranks if one.alive]
 
 
 def test_plain_decode_stands_beside_speculation() -> None:
@@ -361,6 +410,10 @@ def test_what_was_taken_out_is_said_in_sentences() -> None:
         Removal(rank="TP0", removed=True, foreign=(), reason=""),
         Removal(rank="TP1", removed=True, foreign=("A.f", "B.g"), reason=""),
         Removal(rank="TP2", removed=False, foreign=(), reason="It is paused."),
+        *(
+            Removal(rank=name, removed=False, foreign=(), reason="Another reads.", left_to=True)
+            for name in ("TP3", "TP4")
+        ),
     )
     assert removal_lines(removals) == [
         "The probe is out of TP0 and TP1: the server goes on without it.",
@@ -369,6 +422,7 @@ def test_what_was_taken_out_is_said_in_sentences() -> None:
             "passes calls through."
         ),
         "TP2 keeps the probe: It is paused.",
+        "The probe stays in TP3 and TP4. Another reads.",
     ]
 
 

@@ -403,6 +403,22 @@ def test_overshoot_is_what_had_ended_before_its_result_came(traced: Traced) -> N
     ]
 
 
+def test_an_output_that_shrinks_counts_as_no_tokens(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that starts a request's output anew does not cost the tracer its life."""
+
+    def start_anew(batch: Batch, _: Any) -> None:
+        for request in batch.reqs:
+            request.output_ids.clear()
+
+    processor = traced.scheduler.batch_result_processor
+    monkeypatch.setattr(processor, "_normalize_decode_outputs", start_anew)
+    traced.scheduler.step(Batch([Request("a", output_ids=[1, 2, 3])]))
+    (results,) = traced.rows()
+    assert [row.output_tokens for row in results.rows] == [0]
+
+
 def test_results_say_how_long_contexts_were_and_how_many_waited(traced: Traced) -> None:
     """Prompt and output before the cycle count, the tokens that it brings do not."""
     batch = Batch([Request("a", origin_input_ids=[1] * 7), Request("b", origin_input_ids=[1])])

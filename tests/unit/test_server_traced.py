@@ -6,15 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from spectrace.attach.handle import TakenOut
-from spectrace.attach.session import End, RankState, SessionFacts, TraceSession
+from spectrace.attach.pulse import Activity
+from spectrace.attach.session import End, RankState, SessionFacts, Stall, TraceSession
 from spectrace.attach.tapped import TappedSession
-from spectrace.model import Cycle
+from spectrace.model import Cycle, SkippedCycles
 from spectrace.server.hub import Hub
 from spectrace.server.state import Life, RunState, Source
-from spectrace.server.traced import PageTap
+from spectrace.server.traced import PageTap, facts_of
 from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
@@ -55,7 +57,24 @@ class Session:
             lost_records=1,
             missing_cycles=2,
             errors=("TP0: first", "TP0: last."),
+            timing="The server runs on the CPU, which has no timing events.",
+            ranges="NVTX off",
+            sample_every=10,
+            skipped=SkippedCycles(cycles=9, output_tokens=20),
         )
+
+    def stall(self) -> list[Stall]:
+        """The worker is not hooked yet."""
+        return [
+            Stall(
+                rank="TP0",
+                stop_ms=0.25,
+                loading_ms=1.25,
+                installing_ms=0.0,
+                total_ms=1.5,
+                installed=False,
+            )
+        ]
 
     def detach(self) -> list[TakenOut]:
         """Finds one more cycle in the ring."""
@@ -103,8 +122,33 @@ def test_the_run_is_on_the_page_as_soon_as_the_probe_is_in(stage: Stage) -> None
         assert (state.source, state.state) == (Source.ATTACHED, Life.IDLE)
         assert (state.worker, state.algorithm, state.overlap) == ("EAGLEWorkerV2", "EAGLE3", True)
         assert (state.lost.records, state.lost.missing) == (1, 2)
-        assert state.message == "TP0: last. Not seen in this release: eagle_sample."
+        assert state.message == "TP0: last."
         assert [rank.reporting for rank in state.ranks] == [False]
+
+
+def test_how_the_run_is_traced_is_on_the_page(stage: Stage) -> None:
+    """What is not seen, what attaching cost, why there is no device lane, what was sampled."""
+    with stage.paged:
+        state = stage.state()
+        assert state.notes == (
+            "Not seen in this release: eagle_sample.",
+            "NVTX off.",
+            "Attaching held up TP0 for 1.50 ms so far; its worker is hooked at its next cycle.",
+        )
+        assert state.timing == "The server runs on the CPU, which has no timing events."
+        assert (state.sample_every, state.skipped.cycles) == (10, 9)
+
+
+def test_who_controls_and_who_stands_still_is_on_the_page(stage: Stage) -> None:
+    """In the sentences for people."""
+    facts = stage.session.facts()
+    rank = msgspec.structs.replace(facts.ranks[0], activity=Activity.STILL, quiet_s=12.0)
+    still = msgspec.structs.replace(facts, ranks=(rank,))
+    assert (
+        "The scheduler of TP0 (process 11) has not come round for 12 s" in facts_of(still).message
+    )
+    reading = msgspec.structs.replace(facts, controls=False, controller_pid=41)
+    assert "Reading along: process 41 controls" in facts_of(reading).message
 
 
 def test_what_is_polled_goes_to_both_sides(stage: Stage) -> None:
@@ -137,7 +181,6 @@ def test_facts_are_told_twice_a_second(stage: Stage) -> None:
         (None, Life.DETACHED),
         (End.SERVER_DIED, Life.SERVER_GONE),
         (End.TAKEN_OUT, Life.DETACHED),
-        (End.TAKEN_OVER, Life.DETACHED),
         (End.PROBE_FAILED, Life.DETACHED),
     ],
 )
@@ -152,7 +195,7 @@ def test_the_end_is_on_the_page_with_all_that_was_measured(
     stage.hub.pass_on()
     state = stage.state()
     assert state.state is life
-    assert state.message.endswith("Not seen in this release: eagle_sample.")
+    assert state.message.endswith("TP0: last.")
     assert "server has ended" not in state.message  # the page says so of itself
     assert stage.store.cycles(RUN_A) == [cycle_of(9)]
     assert stage.paged.last_cycles == [cycle_of(9)]

@@ -247,6 +247,51 @@ def test_the_device_lane_is_not_added_to_the_host_lane() -> None:
     assert (verify.time.p50_ms, verify.share) == (2.0, 1.0)
 
 
+def on_device(cycle: Cycle, *phases_ms: tuple[str, float], incomplete: bool = False) -> Cycle:
+    """The cycle with a device lane too, which begins when the host has ended."""
+    (rank,) = cycle.ranks
+    start = rank.end_ns
+    lane = []
+    for name, length_ms in phases_ms:
+        end = start + int(length_ms * MS)
+        lane.append(
+            Phase(
+                name=PhaseName(name),
+                start_ns=start,
+                end_ns=end,
+                of_cycle=cycle.number,
+                lane=Lane.DEVICE,
+            )
+        )
+        start = end
+    phases = rank.phases + tuple(lane)
+    rank = msgspec.structs.replace(rank, phases=phases, device_incomplete=incomplete)
+    return msgspec.structs.replace(cycle, ranks=(rank,))
+
+
+def test_device_phases_have_shares_of_the_cycles_time() -> None:
+    """Draft 2 and verify 6 of 10 ms: for 2 of them the device ran no phase."""
+    host = (("draft", 1), ("verify.forward", 9))
+    device = (("draft", 2.0), ("verify.forward", 5.0), ("verify.sample", 1.0))
+    cycles = [on_device(cycle_of(host), *device) for _ in range(3)]
+    times = speculative(cycles)
+    assert times.device_cycles == 3
+    found = {phase.name.value: [phase.time.p50_ms, phase.share] for phase in times.device}
+    assert found["draft"] == pytest.approx([2, 0.2])
+    assert found["verify"] == pytest.approx([6, 0.6])
+    assert found["verify.sample"] == pytest.approx([1, 0.1])
+    assert {phase.name.value: phase.time.p50_ms for phase in times.phases}["verify"] == 9
+
+
+def test_a_device_lane_with_holes_is_left_out() -> None:
+    """So is a cycle without one; their times on the host count."""
+    whole = on_device(cycle_of(duration_ms=10), ("verify.forward", 4.0))
+    holes = on_device(cycle_of(duration_ms=20), ("verify.forward", 1.0), incomplete=True)
+    times = speculative([whole, holes, cycle_of(duration_ms=20)])
+    assert (times.cycles, times.device_cycles) == (3, 1)
+    assert [phase.share for phase in times.device] == pytest.approx([0.4, 0.4])
+
+
 def test_plain_decode_is_timed_apart() -> None:
     """It is the baseline of everything."""
     cycles = [cycle_of([("verify", 30)]), cycle_of([("forward", 11)], kind=CycleKind.DECODE)]

@@ -38,11 +38,24 @@ const SCENARIOS = {
   batch: { ...BASE, batch: 4 },
   large: { ...BASE, batch: 96, verifyMs: 14 },
   eight: { ...BASE, ranks: 8, batch: 2, verifyMs: 26 },
+  // The device has lanes of its own: the host runs ahead of it, and waits for the cycle before.
+  device: { ...BASE, mode: "device", verifyMs: 26 },
+  eightdevices: { ...BASE, mode: "device", ranks: 8, batch: 3, padded: 4, verifyMs: 26 },
+  // The same with lanes that are incomplete or missing.
+  devholes: { ...BASE, mode: "device", ranks: 2, verifyMs: 26, devholes: true },
+  // Another mode every five cycles, one of them switched late; and device asked for in vain.
+  modes: { ...BASE, mode: "device", verifyMs: 26, modes: ["device", "host", "sync", "off"] },
+  untimed: {
+    ...BASE,
+    asked: "device",
+    timing: "The server runs on the CPU, which has no timing events.",
+  },
+  sampled: { ...BASE, every: 10 },
   decode: { ...BASE, kind: "decode", steps: 0, verifyMs: 9 },
   sync: { ...BASE, mode: "sync" },
   off: { ...BASE, mode: "off" },
   long: { ...BASE, steps: 16 },
-  lost: { ...BASE, ranks: 2, lost: { records: 214, missing: 3, export: 0 }, silent: 1 },
+  lost: { ...BASE, ranks: 2, lost: { records: 214, missing: 3, export: 0, stored: 2 }, silent: 1 },
   holes: { ...BASE, ranks: 2, holes: true },
   two: { ...BASE, runs: 2 },
   empty: { ...BASE, runs: 0 },
@@ -90,10 +103,13 @@ class SimulatedRun {
     this.cycles = [];
     this.n = 4000;
     this.endNs = BigInt(Date.now()) * 1_000_000n;
+    // By rank: when its device has done all that it was given, in ns from `zero`.
+    this.zero = this.endNs;
+    this.deviceFree = [];
   }
 
   next() {
-    this.n += 1;
+    this.n += scenario.every ?? 1;
     const extend = this.n % 97 === 0;
     const kind = extend ? "extend" : scenario.kind;
     const verifies = kind === "speculative";
@@ -106,6 +122,7 @@ class SimulatedRun {
       n: this.n,
       kind,
       batch: extend ? 1 : scenario.batch,
+      padded: scenario.padded ?? null,
       steps: verifies ? scenario.steps : 0,
       topk: verifies ? 1 : 0,
       draft_tokens: verifies ? scenario.steps + 1 : 0,
@@ -114,6 +131,10 @@ class SimulatedRun {
       ),
       ranks,
       requests: scenario.overlap ? null : this.rows(kind),
+      context_sum: scenario.batch * (1000 + (this.n % 4000)),
+      context_max: 1200 + (this.n % 4000),
+      queued: 0,
+      running: scenario.batch,
     };
     this.endNs += BigInt(ranks[0].end);
     const before = this.cycles.at(-1);
@@ -142,7 +163,11 @@ class SimulatedRun {
     if (kind === "speculative") {
       add("draft", spread(870, 0.1) * (scenario.steps / 5));
       add("verify.prepare", spread(340, 0.1));
-      add("verify.forward", spread(scenario.verifyMs * 850, 0.03) + (random() < 0.02 ? 2400 : 0));
+      const asynchronous = scenario.mode === "device" ? 0.04 : 0.85;
+      add(
+        "verify.forward",
+        spread(scenario.verifyMs * 1000 * asynchronous, 0.03) + (random() < 0.02 ? 2400 : 0),
+      );
       add("verify.sample", spread(scenario.verifyMs * 150, 0.1));
       add("verify.commit", spread(120, 0.2));
       add("draft_extend", spread(620, 0.1));
@@ -153,22 +178,54 @@ class SimulatedRun {
       }
     }
     add("schedule", spread(120, 0.3));
-    add("wait", spread(260, 0.6), of);
+    add("wait", scenario.mode === "device" ? scenario.verifyMs * 1000 : spread(260, 0.6), of);
     add("result", spread(180, 0.2) + 9 * scenario.batch, of);
     add("schedule", spread(150, 0.3));
-    const off = scenario.mode === "off";
+    const mode = scenario.modes
+      ? scenario.modes[Math.floor(this.n / 5) % scenario.modes.length]
+      : scenario.mode;
     const hole = scenario.holes && place === 1 && this.n % 5 === 0;
-    const reported = off ? 0 : phases.length - (hole ? 4 : 0);
+    const reported = mode === "off" ? 0 : phases.length - (hole ? 4 : 0);
+    const timed = mode === "device" && kind === "speculative";
+    const device = timed ? this.device(place, phases) : [];
+    const lacking = scenario.devholes && place === 0 ? this.n % 4 : 3;
     return {
       rank: `TP${place}${scenario.name ?? ""}`,
       start,
       end: now,
-      mode: scenario.mode,
+      mode,
+      asked_mode: scenario.asked ?? null,
+      late_switch: Boolean(scenario.modes) && this.n % 20 === 5,
       probe_ns: us(spread(49, 0.2)),
       ended_idle: this.n % 61 === 0,
       incomplete: Boolean(hole),
-      phases: phases.slice(0, reported),
+      clock_error_ns: device.length > 0 ? us(spread(12, 0.5)) : null,
+      device_incomplete: timed && lacking < 2,
+      phases: [
+        ...phases.slice(0, reported),
+        ...device.slice(0, lacking === 0 ? 0 : lacking === 1 ? 2 : device.length),
+      ],
     };
+  }
+
+  /** What the device makes of a cycle that the host has launched. */
+  device(place, host) {
+    const began = Number(this.endNs - this.zero);
+    let free = (this.deviceFree[place] ?? began) - began;
+    const lane = [];
+    const run = (name, length, graph) => {
+      const launched = host.find((phase) => phase[0] === name)?.[2] ?? 0;
+      const start = Math.max(free, launched);
+      free = start + us(length);
+      lane.push([name, "device", start, free, this.n, graph]);
+    };
+    run("draft", spread(2180, 0.02), true);
+    run("verify.prepare", spread(110, 0.1), null);
+    run("verify.forward", spread(scenario.verifyMs * 1000, 0.02), true);
+    run("verify.sample", spread(170, 0.1), null);
+    run("draft_extend", spread(710, 0.05), false);
+    this.deviceFree[place] = began + free;
+    return lane;
   }
 
   rows(kind) {
@@ -225,7 +282,20 @@ class SimulatedRun {
       algorithm: scenario.kind === "speculative" ? "EAGLE3" : "",
       overlap: scenario.overlap,
       device: "cuda",
-      lost: scenario.lost ?? { records: 0, missing: 0, export: 0 },
+      lost: scenario.lost ?? { records: 0, missing: 0, export: 0, stored: 0 },
+      timing: scenario.timing ?? "",
+      sample_every: scenario.every ?? 1,
+      skipped: {
+        cycles: this.cycles.length * ((scenario.every ?? 1) - 1),
+        total_ns: this.cycles.length * ((scenario.every ?? 1) - 1) * us(9900),
+        verifies: this.cycles.length * ((scenario.every ?? 1) - 1),
+        correct_drafts: this.cycles.length * ((scenario.every ?? 1) - 1),
+        output_tokens: this.cycles.length * ((scenario.every ?? 1) - 1) * 2,
+      },
+      notes: [
+        "Not seen in this release: eagle_worker_common.eagle_sample.",
+        "Attaching held up TP0 for 1.73 ms.",
+      ],
       summary: null,
       stored: {
         cycles: this.cycles.length,

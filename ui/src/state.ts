@@ -4,11 +4,13 @@ import { axisSpan, type Range } from "./lib/axis.ts";
 import { CONNECTING, type Connection } from "./lib/connection.ts";
 import { type CycleId, reachMs } from "./lib/cycle.ts";
 import { type Place, parseHash } from "./lib/hash.ts";
+import { type Load, loadOf } from "./lib/load.ts";
 import { endOf, Skew, until } from "./lib/now.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
 import { isTraced } from "./lib/run.ts";
 import { type Columns, Series } from "./lib/series.ts";
 import { newest, summarize } from "./lib/summary.ts";
+import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
@@ -97,6 +99,17 @@ export const cycles = computed<readonly Cycle[]>(() => {
   void beat.value;
   // A copy: what arrives until the next beat must not move under a drawn picture.
   return paused.value?.cycles ?? [...collectedCycles()];
+});
+
+/** How the run in view is timed, by the newest cycles in view. */
+export const timing = computed<Timing>(() =>
+  run.value ? timingOf(run.value, cycles.value) : { modes: [], asked: [], slows: false },
+);
+
+/** What the cycles of the last seconds had to do. */
+export const load = computed<Load>(() => {
+  void beat.value;
+  return loadOf(newest(pastCycles(), SUMMARY_S));
 });
 
 /** What the figures of the page are taken from. */

@@ -2,7 +2,8 @@
 import { batch, effect } from "@preact/signals";
 import { failed, heard, isSilent, secondsToRetry } from "./lib/connection.ts";
 import { type CycleId, cycleKey } from "./lib/cycle.ts";
-import { decodeCycle, decodeCycles, decodeState, WireError } from "./lib/wire.ts";
+import { WireError } from "./lib/json.ts";
+import { decodeCycle, decodeCycles, decodeState } from "./lib/wire.ts";
 import {
   beat,
   clockMs,

@@ -411,6 +411,7 @@ WORKERS = (
         step=_V1_STEP,
         steps=_V1_STEPS,
         graphs=_V1_GRAPHS,
+        tried=((0, 5, 9, 0), (0, 5, 12, 0)),
     ),
     WorkerRow(
         "EAGLEWorker",

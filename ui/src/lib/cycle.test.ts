@@ -8,7 +8,7 @@ import {
   phaseTable,
   reachMs,
 } from "./cycle.ts";
-import { cycleOf, rankOf, rowOf } from "./testing.ts";
+import { cycleOf, onDevice, rankOf, rowOf } from "./testing.ts";
 
 const PARTS = [
   ["resolve", 1],
@@ -71,6 +71,16 @@ it("a cycle is as long as its first rank, and reaches to the end of the last one
       ["TP1", 1],
     ]),
   );
+});
+
+it("a cycle reaches to the end of its device lane, where the host ran ahead", () => {
+  const rank = onDevice(rankOf(1, [["draft", 10]]), 1, [["draft", 11, 14]]);
+  const cycle = cycleOf(1, { ranks: [rank] });
+  expect([cycleMs(cycle), reachMs(cycle)]).toEqual([10, 25]);
+  expect(phaseTable(cycle, rank, "device").map((row) => [row.name, row.ms])).toEqual([
+    ["draft", 14],
+  ]);
+  expect(phaseTable(cycle, rank).map((row) => row.ms)).toEqual([10]);
 });
 
 it("the server's health probes are no gain", () => {

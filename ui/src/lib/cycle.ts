@@ -1,7 +1,8 @@
 // Small questions about one cycle that more than one view asks.
 import { enumerate, plural, whole } from "./format.ts";
+import { type LaneName, phasesOf } from "./lanes.ts";
 import { phaseLabel, phaseOrder, topLevel } from "./phases.ts";
-import type { Cycle, Phase, RankCycle, RequestRow } from "./wire.ts";
+import type { Cycle, RankCycle, RequestRow } from "./wire.ts";
 
 const NS_PER_MS = 1e6;
 
@@ -15,7 +16,7 @@ export interface CycleId {
 export interface PhaseRow {
   readonly name: string;
   readonly ms: number;
-  /** Of the cycle's time on this rank, from 0 to 1. */
+  /** Of the cycle's time on this rank by host clock, from 0 to 1. */
   readonly share: number;
   /** How many stretches of the cycle were summed up. */
   readonly times: number;
@@ -34,9 +35,11 @@ export function cycleMs(cycle: Cycle): number {
   return first ? (first.end - first.start) / NS_PER_MS : 0;
 }
 
-/** Where the last of a cycle's ranks ended, in ms from its start. */
+/** Where the last of a cycle's ranks ended on either lane, in ms from its start. */
 export function reachMs(cycle: Cycle): number {
-  return Math.max(0, ...cycle.ranks.map((rank) => rank.end)) / NS_PER_MS;
+  // The device lane comes last, in order, and may end long after the host has gone on.
+  const ends = cycle.ranks.map((rank) => Math.max(rank.end, rank.phases.at(-1)?.end ?? 0));
+  return Math.max(0, ...ends) / NS_PER_MS;
 }
 
 /** The rows that belong into a reader's picture: all but the server's own health probes. */
@@ -60,12 +63,12 @@ export function gainInWords(cycle: Cycle): string {
   return tokens === null ? "not counted" : plural(tokens, "token");
 }
 
-/** The times of the phases of one rank, parents before their parts, host lane. */
-export function phaseTable(cycle: Cycle, rank: RankCycle): PhaseRow[] {
+/** The times of the phases of one lane of a rank, parents before their parts. */
+export function phaseTable(cycle: Cycle, rank: RankCycle, lane: LaneName = "host"): PhaseRow[] {
   const total = rank.end - rank.start;
   const sums = new Map<string, { ns: number; times: number; ofCycle: number; last: string }>();
   let previous = "";
-  for (const phase of hostPhases(rank)) {
+  for (const phase of phasesOf(rank, lane)) {
     for (const name of new Set([topLevel(phase.name), phase.name])) {
       const sum = sums.get(name) ?? { ns: 0, times: 0, ofCycle: phase.ofCycle, last: "" };
       // Touching parts are one stretch of their parent.
@@ -88,11 +91,6 @@ export function phaseTable(cycle: Cycle, rank: RankCycle): PhaseRow[] {
       times: sum.times,
       ofCycle: sum.ofCycle === cycle.n ? null : sum.ofCycle,
     }));
-}
-
-/** The phases of the host lane, in order. */
-export function hostPhases(rank: RankCycle): Phase[] {
-  return rank.phases.filter((phase) => phase.lane === "host");
 }
 
 /** "wait and result of cycle 4,710": the phases that worked for an earlier cycle; else null. */

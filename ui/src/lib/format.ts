@@ -90,6 +90,14 @@ export function shareCell(value: number | null): string {
   return value > 0 && value < 0.0995 ? `${(value * 100).toFixed(1)} %` : share(value);
 }
 
+/** What tracing costs, a share from 0 to 1: with one decimal, for it is small. */
+export function costShare(value: number | null): string {
+  if (value === null || value === 0 || value >= 0.0995) {
+    return share(value);
+  }
+  return value < 0.0005 ? "< 0.1 %" : `${(value * 100).toFixed(1)} %`;
+}
+
 /** A clock time of 24 h, with ms on demand. */
 export function clock(unixMs: number, withMs = false): string {
   const time = new Date(unixMs);

@@ -1,5 +1,10 @@
 // The phases of a cycle: their order, their parts, and what each one is in a sentence.
 
+/** The name of a stretch in which the device ran nothing. */
+export const GAP = "gap";
+/** The name of a stretch in which the device was still at work on the cycle before. */
+export const EARLIER = "earlier cycle";
+
 /** All phases in the order in which they come in a cycle, parents before their parts. */
 export const PHASES = [
   "resolve",
@@ -22,6 +27,12 @@ export type PhaseName = (typeof PHASES)[number];
 
 const KNOWN: ReadonlySet<string> = new Set(PHASES);
 
+/** What is drawn of a device beside its phases. */
+const BETWEEN: Readonly<Record<string, string>> = {
+  [GAP]: "The device ran no phase of this cycle: it waited.",
+  [EARLIER]: "The device is still at work on the cycle before: the host runs ahead of it.",
+};
+
 const DEFINITIONS: Readonly<Record<PhaseName, string>> = {
   resolve: "The scheduler hands over the batch; this can wait for the previous verify.",
   forward: "The target model runs once, without drafts: a prefill or a plain decode.",
@@ -40,7 +51,8 @@ const DEFINITIONS: Readonly<Record<PhaseName, string>> = {
 
 /** What a phase is, in one sentence. */
 export function definition(name: string): string {
-  return isPhase(name) ? DEFINITIONS[name] : "A phase that this page has no definition for.";
+  const known = isPhase(name) ? DEFINITIONS[name] : BETWEEN[name];
+  return known ?? "A phase that this page has no definition for.";
 }
 
 /** A phase as a reader sees it: "draft extend". */

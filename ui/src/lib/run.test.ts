@@ -10,17 +10,7 @@ import {
   silentRanks,
 } from "./run.ts";
 import { summarize } from "./summary.ts";
-import { cycleOf } from "./testing.ts";
-import { decodeState, type RunState } from "./wire.ts";
-
-function runOf(over: object = {}): RunState {
-  const run = { run: "r", host: "gpu-07", server_pid: 41, algorithm: "EAGLE3", ...over };
-  const [decoded] = decodeState(JSON.stringify({ runs: [run] })).runs;
-  if (!decoded) {
-    throw new Error("one run went in");
-  }
-  return decoded;
-}
+import { cycleOf, runOf } from "./testing.ts";
 
 describe("the model", () => {
   it.each([
@@ -40,16 +30,17 @@ describe("the model", () => {
 
 it("the algorithm says as much as was seen", () => {
   expect(algorithm(runOf(), null)).toBe("EAGLE3");
+  expect(algorithm(runOf({ algorithm: "None" }), null)).toBe("");
   expect(algorithm(runOf(), summarize([cycleOf(1)], 1))).toBe("EAGLE3, 5 steps, 6 tokens");
   const both = summarize([cycleOf(1), cycleOf(2, { steps: 2, draftTokens: 3 })], 1);
   expect(algorithm(runOf(), both)).toBe("EAGLE3, 2–5 steps, 3–6 tokens");
 });
 
 it("what was lost is counted and said", () => {
-  const run = runOf({ lost: { records: 214, missing: 0, export: 1 } });
-  expect(lostTotal(run)).toBe(215);
+  const run = runOf({ lost: { records: 214, missing: 0, export: 1, stored: 2 } });
+  expect(lostTotal(run)).toBe(217);
   expect(lostInWords(run)).toBe(
-    "214 records overwritten before they were read and 1 span that an exporter could not deliver.",
+    "214 records overwritten in the ring before they were read, 2 cycles that could not be stored and 1 span that an exporter could not deliver.",
   );
   expect(lostInWords(runOf())).toBe("");
 });

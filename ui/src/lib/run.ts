@@ -26,7 +26,7 @@ export function algorithm(run: RunState, summary: Summary | null): string {
   const steps = summary?.steps_seen ?? [];
   const tokens = summary?.draft_tokens_seen ?? [];
   return [
-    run.algorithm,
+    run.algorithm.toLowerCase() === "none" ? "" : run.algorithm,
     steps.length > 0 ? seen(steps, "step") : "",
     tokens.length > 0 ? seen(tokens, "token") : "",
   ]
@@ -35,16 +35,17 @@ export function algorithm(run: RunState, summary: Summary | null): string {
 }
 
 /** Records, cycles and exports that were lost, all together. */
-export function lostTotal(run: RunState): number {
-  return run.lost.records + run.lost.missing + run.lost.export;
+export function lostTotal({ lost }: RunState): number {
+  return lost.records + lost.missing + lost.export + lost.stored;
 }
 
 /** What was lost, in words; empty if nothing was. */
 export function lostInWords(run: RunState): string {
-  const { records, missing, export: exported } = run.lost;
+  const { records, missing, export: exported, stored } = run.lost;
   const parts = [
-    records > 0 ? `${plural(records, "record")} overwritten before they were read` : "",
+    records > 0 ? `${plural(records, "record")} overwritten in the ring before they were read` : "",
     missing > 0 ? `${plural(missing, "cycle")} that not every rank reported` : "",
+    stored > 0 ? `${plural(stored, "cycle")} that could not be stored` : "",
     exported > 0 ? `${plural(exported, "span")} that an exporter could not deliver` : "",
   ].filter(Boolean);
   return parts.length > 0 ? `${enumerate(parts)}.` : "";

@@ -1,6 +1,7 @@
 // A spot in the waterfall: one stretch of one rank of one cycle, and how keys move it.
 import { cycleKey } from "./cycle.ts";
-import { type Bar, type Stretch, stretches } from "./waterfall.ts";
+import { cycleBefore, type Stretch, stretches } from "./lanes.ts";
+import type { Bar } from "./waterfall.ts";
 import type { Cycle, RankCycle } from "./wire.ts";
 
 /** Names a stretch so that it is found again after a redraw. */
@@ -18,11 +19,12 @@ export interface Found {
   readonly stretch: Stretch;
 }
 
-/** Steps along cycles (newer is positive), phases and ranks. */
+/** Steps along cycles (newer is positive), phases and ranks, or to the other lane. */
 interface Steps {
   readonly cycle?: number;
   readonly phase?: number;
   readonly rank?: number;
+  readonly lane?: boolean;
 }
 
 const KEYS: Readonly<Record<string, Steps>> = {
@@ -32,20 +34,20 @@ const KEYS: Readonly<Record<string, Steps>> = {
   ArrowRight: { phase: 1 },
   j: { rank: 1 },
   k: { rank: -1 },
+  l: { lane: true },
 };
 
 /** The spot of a bar. */
 export function spotOf(cycle: Cycle, bar: Bar): Spot {
-  const rank = cycle.ranks.find((each) => each.rank === bar.rank);
-  const place = rank ? stretches(rank).findIndex((each) => isSame(each, bar.stretch)) : 0;
-  return { key: cycleKey(cycle), rank: bar.rank, place };
+  return { key: cycleKey(cycle), rank: bar.rank, place: bar.place };
 }
 
-/** What a spot stands for among these cycles; null if it is gone. */
+/** What a spot stands for among these cycles, oldest first; null if it is gone. */
 export function findSpot(cycles: readonly Cycle[], spot: Spot): Found | null {
-  const cycle = cycles.findLast((each) => cycleKey(each) === spot.key);
+  const row = cycles.findLastIndex((each) => cycleKey(each) === spot.key);
+  const cycle = cycles[row];
   const rank = cycle?.ranks.find((each) => each.rank === spot.rank);
-  const stretch = rank && stretches(rank)[spot.place];
+  const stretch = stretchesAt(cycles, row, spot.rank)[spot.place];
   return cycle && rank && stretch ? { cycle, rank, stretch } : null;
 }
 
@@ -77,14 +79,54 @@ export function moveSpot(
   const cycle = cycles[clamp(row + (steps.cycle ?? 0), cycles.length)] ?? newest;
   const at = clamp(ranks.indexOf(from.rank), ranks.length);
   const rank = ranks[clamp(at + (steps.rank ?? 0), ranks.length)] ?? "";
-  const reported = cycle.ranks.find((each) => each.rank === rank);
-  const count = reported ? stretches(reported).length : 1;
-  const place = clamp(from.place + (steps.phase ?? 0), count);
-  return { key: cycleKey(cycle), rank, place };
+  const to = stretchesAt(cycles, cycles.indexOf(cycle), rank);
+  const now = stretchesAt(cycles, row, from.rank);
+  const kept = steps.phase === undefined ? alike(to, now, from.place, steps.lane ?? false) : null;
+  return {
+    key: cycleKey(cycle),
+    rank,
+    place: clamp(kept ?? from.place + (steps.phase ?? 0), to.length),
+  };
+}
+
+/** What is drawn of a rank in the cycle at `row`; nothing where it has not reported. */
+function stretchesAt(cycles: readonly Cycle[], row: number, name: string): readonly Stretch[] {
+  const cycle = cycles[row];
+  const rank = cycle?.ranks.find((each) => each.rank === name);
+  return cycle && rank ? stretches(cycle, rank, cycleBefore(cycles, row)) : [];
+}
+
+/**
+ * The place among `to` of what stands at `place` among `now`: the same phase of the same lane, or
+ * of the other one. Where the other lane lacks it, the first of that lane; else null.
+ */
+function alike(
+  to: readonly Stretch[],
+  now: readonly Stretch[],
+  place: number,
+  across: boolean,
+): number | null {
+  const from = now[place];
+  const same = (one: Stretch, other: Stretch) =>
+    one.name === other.name && one.level === other.level;
+  const onLane = (stretch: Stretch) => (stretch.lane === from?.lane) !== across;
+  if (!from) {
+    return null;
+  }
+  const which = now.slice(0, place).filter((each) => each.lane === from.lane && same(each, from));
+  const places = to.flatMap((each, at) => (onLane(each) && same(each, from) ? [at] : []));
+  const found = places[Math.min(which.length, places.length - 1)] ?? -1;
+  const first = across ? to.findIndex(onLane) : -1;
+  return found >= 0 ? found : first >= 0 ? first : null;
 }
 
 function isSame(one: Stretch, other: Stretch): boolean {
-  return one.name === other.name && one.start === other.start && one.level === other.level;
+  return (
+    one.name === other.name &&
+    one.lane === other.lane &&
+    one.start === other.start &&
+    one.level === other.level
+  );
 }
 
 function clamp(value: number, count: number): number {

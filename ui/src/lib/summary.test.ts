@@ -1,6 +1,6 @@
 import { describe, expect, test as it } from "vitest";
 import { median, newest, percentile, summarize } from "./summary.ts";
-import { cycleOf, rankOf, rowOf } from "./testing.ts";
+import { cycleOf, onDevice, rankOf, rowOf } from "./testing.ts";
 
 it("percentiles are interpolated linearly", () => {
   expect(percentile([1, 2, 3, 4], 50)).toBe(2.5);
@@ -56,6 +56,28 @@ describe("a summary", () => {
       ["verify", 0.7, 7],
       ["verify.forward", 0.7, 7],
       ["schedule", 0.1, 1],
+    ]);
+  });
+
+  it("has the device's phases as shares of the cycle's time", () => {
+    const lanes = onDevice(rankOf(1, [["verify.forward", 10]]), 1, [
+      ["draft", 1, 2],
+      ["verify.forward", 3, 5],
+      ["verify.sample", 8, 1],
+    ]);
+    const holes = { ...lanes, deviceIncomplete: true };
+    const timed = [lanes, holes].map((rank, n) => cycleOf(n, { ranks: [rank] }));
+    const times = summarize(timed, 1)?.speculative;
+    expect(times?.device_cycles).toBe(1);
+    expect(times?.device.map(({ name, share, time }) => [name, share, time.p50_ms])).toEqual([
+      ["draft", 0.2, 2],
+      ["verify", 0.6, 6],
+      ["verify.forward", 0.5, 5],
+      ["verify.sample", 0.1, 1],
+    ]);
+    expect(times?.phases.map(({ name, share }) => [name, share])).toEqual([
+      ["verify", 1],
+      ["verify.forward", 1],
     ]);
   });
 

@@ -1,5 +1,6 @@
 // Sums up cycles as the server does, for the time in which the server sends no summary.
-import { countsForAcceptance, cycleMs, hostPhases } from "./cycle.ts";
+import { countsForAcceptance, cycleMs } from "./cycle.ts";
+import { deviceKnown, type LaneName, phasesOf } from "./lanes.ts";
 import { phaseOrder, topLevel } from "./phases.ts";
 import type { Cycle, CycleTimes, Percentiles, PhaseSummary, RequestRow, Summary } from "./wire.ts";
 
@@ -96,17 +97,27 @@ function times(cycles: readonly Cycle[]): CycleTimes | null {
     return null;
   }
   const complete = cycles.filter((cycle) => cycle.ranks[0]?.incomplete === false);
-  const divided = complete.map(phaseSums).filter((sums) => sums.size > 0);
-  const total = divided.reduce((sum, sums) => sum + wholeOf(sums), 0);
-  const names = new Set(divided.flatMap((sums) => [...sums.keys()]));
+  const timed = complete.filter(
+    ({ ranks: [first] }) => first !== undefined && deviceKnown(first) === "whole",
+  );
   return {
     cycles: cycles.length,
     incomplete: cycles.length - complete.length,
     time: complete.length > 0 ? percentiles(complete.map(cycleMs)) : null,
-    phases: [...names]
-      .sort((one, other) => phaseOrder(one) - phaseOrder(other))
-      .map((name) => phaseSummary(name, divided, total)),
+    phases: lane(complete, "host"),
+    device_cycles: timed.length,
+    device: lane(timed, "device"),
   };
+}
+
+/** The phases of a lane over the cycles that have any on it. */
+function lane(cycles: readonly Cycle[], name: LaneName): PhaseSummary[] {
+  const divided = cycles.filter(({ ranks: [first] }) => first && phasesOf(first, name).length > 0);
+  const sums = divided.map((cycle) => phaseSums(cycle, name));
+  const total = divided.reduce((sum, cycle) => sum + cycleMs(cycle), 0);
+  return [...new Set(sums.flatMap((each) => [...each.keys()]))]
+    .sort((one, other) => phaseOrder(one) - phaseOrder(other))
+    .map((phase) => phaseSummary(phase, sums, total));
 }
 
 /** Time in ms of a phase in one cycle, and by how many cycles its batch was older. */
@@ -116,25 +127,19 @@ interface PhaseSum {
 }
 
 /** By phase, parents among them, on the first rank. */
-function phaseSums(cycle: Cycle): ReadonlyMap<string, PhaseSum> {
+function phaseSums(cycle: Cycle, name: LaneName): ReadonlyMap<string, PhaseSum> {
   const sums = new Map<string, PhaseSum>();
   const [first] = cycle.ranks;
-  for (const phase of first ? hostPhases(first) : []) {
-    for (const name of new Set([topLevel(phase.name), phase.name])) {
-      const sum = sums.get(name) ?? { ms: 0, lag: 0 };
-      sums.set(name, {
+  for (const phase of first ? phasesOf(first, name) : []) {
+    for (const part of new Set([topLevel(phase.name), phase.name])) {
+      const sum = sums.get(part) ?? { ms: 0, lag: 0 };
+      sums.set(part, {
         ms: sum.ms + (phase.end - phase.start) / NS_PER_MS,
         lag: Math.max(sum.lag, cycle.n - phase.ofCycle),
       });
     }
   }
   return sums;
-}
-
-/** Phases have no holes: those at the top level add up to the cycle. */
-function wholeOf(sums: ReadonlyMap<string, PhaseSum>): number {
-  const top = [...sums].filter(([name]) => topLevel(name) === name);
-  return top.reduce((sum, [, phase]) => sum + phase.ms, 0);
 }
 
 function phaseSummary(

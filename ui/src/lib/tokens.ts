@@ -26,6 +26,7 @@ export const COLOURS = {
   accent: ["#6445C4", "#B09DFF"],
   tint: ["#6445C414", "#B09DFF1C"],
   bad: ["#B42318", "#FF8F84"],
+  gap: ["#5B6675", "#98A2B0"],
   good: ["#0A6E63", "#4CC9B5"],
   warn: ["#FFDD80", "#F7C948"],
   "warn-ink": ["#3A2A00", "#2A1E00"],

@@ -1,18 +1,19 @@
 import { describe, expect, test as it } from "vitest";
-import { cycleOf, rankOf } from "./testing.ts";
+import { cycleOf, onDevice, rankOf } from "./testing.ts";
 import {
   anchor,
   barAt,
   bars,
+  endOf,
   pan,
   rowShape,
   showing,
   shownRequests,
-  stretches,
   toX,
   visibleRows,
   zoom,
 } from "./waterfall.ts";
+import type { Cycle } from "./wire.ts";
 
 const PARTS = [
   ["draft", 2],
@@ -21,21 +22,30 @@ const PARTS = [
   ["schedule", 1],
 ] as const;
 
+const alone = (cycle: Cycle) => ({ cycle, before: null });
+const BOTH = { parts: true, device: true };
+const HOST = { parts: true, device: false };
+
 describe("a row", () => {
-  it("has an opened lane with parts, and collapsed ones below without", () => {
-    const { lanes, headerHeight, height } = rowShape(3, 0);
-    expect(lanes.map((lane) => lane.partsHeight > 0)).toEqual([true, false, false]);
-    expect(lanes[0]?.y).toBe(headerHeight);
-    for (const [place, lane] of lanes.entries()) {
-      const next = lanes[place + 1]?.y ?? height;
-      expect(lane.partsY + lane.partsHeight).toBeLessThan(next);
+  it("has an opened rank with parts, and collapsed ones below without", () => {
+    const { ranks, headerHeight, height } = rowShape(3, 0, BOTH);
+    expect(ranks.map(({ host }) => host.partsHeight > 0)).toEqual([true, false, false]);
+    expect(ranks.map(({ device }) => (device?.partsHeight ?? 0) > 0)).toEqual([true, false, false]);
+    expect(ranks[0]?.host.y).toBe(headerHeight);
+    for (const [place, { host, device }] of ranks.entries()) {
+      const next = ranks[place + 1]?.host.y ?? height;
+      expect(endOf(host)).toBeLessThan(device?.y ?? 0);
+      expect(device && endOf(device)).toBeLessThan(next);
     }
   });
 
-  it("needs no line for parts where no phase has any", () => {
-    const [lane] = rowShape(1, 0, false).lanes;
-    expect(lane?.partsHeight).toBe(0);
-    expect(rowShape(1, 0, false).height).toBeLessThan(rowShape(1, 0).height);
+  it("needs no line for parts where no phase has any, and none for a device that is not timed", () => {
+    const [rank] = rowShape(1, 0, { parts: false, device: false }).ranks;
+    expect([rank?.host.partsHeight, rank?.device]).toEqual([0, null]);
+    const heights = [{ parts: false, device: false }, HOST, BOTH].map(
+      (has) => rowShape(1, 0, has).height,
+    );
+    expect(heights).toEqual(heights.toSorted((one, other) => one - other));
   });
 
   it("is seen if any px of it is", () => {
@@ -45,24 +55,14 @@ describe("a row", () => {
   });
 });
 
-it("touching parts make one stretch of their parent, which comes before them", () => {
-  expect(stretches(rankOf(1, PARTS)).map(({ name, start, end }) => [name, start, end])).toEqual([
-    ["draft", 0, 2],
-    ["verify", 2, 9],
-    ["verify.prepare", 2, 3],
-    ["verify.forward", 3, 9],
-    ["schedule", 9, 10],
-  ]);
-});
-
 describe("the bars of a cycle", () => {
-  const shape = rowShape(2, 0);
+  const shape = rowShape(2, 0, HOST);
   const ranks = ["TP0", "TP1"];
   const cycle = cycleOf(1, {
     ranks: [rankOf(1, PARTS), rankOf(1, PARTS, { rank: "TP1", start: 1e6 })],
   });
   const window = { range: { start: 0, end: 20 }, width: 2000 };
-  const drawn = bars(cycle, ranks, shape, window);
+  const drawn = bars(alone(cycle), ranks, shape, window);
   const of = (rank: string, name: string) =>
     drawn.find((bar) => bar.rank === rank && bar.stretch.name === name);
 
@@ -73,7 +73,7 @@ describe("the bars of a cycle", () => {
   });
 
   it("show parts in the opened lane only", () => {
-    expect(of("TP0", "verify.forward")?.y).toBe(shape.lanes[0]?.partsY);
+    expect(of("TP0", "verify.forward")?.y).toBe(shape.ranks[0]?.host?.partsY);
     expect(of("TP1", "verify.forward")).toBeUndefined();
   });
 
@@ -86,7 +86,9 @@ describe("the bars of a cycle", () => {
         ]),
       ],
     });
-    const [draft] = bars(tiny, ranks, shape, window).filter((bar) => bar.stretch.name === "draft");
+    const [draft] = bars(alone(tiny), ranks, shape, window).filter(
+      (bar) => bar.stretch.name === "draft",
+    );
     expect(draft).toMatchObject({ width: 1, solid: true });
   });
 
@@ -100,12 +102,12 @@ describe("the bars of a cycle", () => {
         ]),
       ],
     });
-    const order = bars(tiny, ranks, shape, window).map((bar) => bar.stretch.name);
+    const order = bars(alone(tiny), ranks, shape, window).map((bar) => bar.stretch.name);
     expect(order).toEqual(["schedule", "draft_extend", "draft"]);
   });
 
   it("are cut at the edges of the plot and say so", () => {
-    const cut = bars(cycle, ranks, shape, { range: { start: 1, end: 5 }, width: 400 });
+    const cut = bars(alone(cycle), ranks, shape, { range: { start: 1, end: 5 }, width: 400 });
     const verify = cut.find((bar) => bar.rank === "TP0" && bar.stretch.name === "verify");
     expect(verify).toMatchObject({ x: 100, cutLeft: false, cutRight: true });
     expect((verify?.x ?? 0) + (verify?.width ?? 0)).toBeLessThanOrEqual(400);
@@ -113,17 +115,27 @@ describe("the bars of a cycle", () => {
   });
 
   it("are found under a point, the narrowest first", () => {
-    const lane = shape.lanes[0];
+    const lane = shape.ranks[0]?.host;
     const y = (lane?.y ?? 0) + 1;
     expect(barAt(drawn, 150, y)?.stretch.name).toBe("draft");
     expect(barAt(drawn, 1500, y)).toBeNull();
     expect(barAt(drawn, 250, (lane?.partsY ?? 0) + 1)?.stretch.name).toBe("verify.prepare");
   });
 
-  it("of a rank without a lane are not drawn", () => {
-    expect(bars(cycle, ["TP1"], rowShape(1, 0), window).every((bar) => bar.rank === "TP1")).toBe(
-      true,
+  it("of the device lie on its own lane, on the same axis, also where the host has gone on", () => {
+    const both = rowShape(1, 0, BOTH);
+    const late = cycleOf(1, { ranks: [onDevice(rankOf(1, PARTS), 1, [["draft", 12, 3]])] });
+    const [bar] = bars(alone(late), ranks, both, window).filter(
+      ({ stretch }) => stretch.lane === "device",
     );
+    expect(bar).toMatchObject({ x: 1200, width: 299, y: both.ranks[0]?.device?.y });
+    expect(bars(alone(late), ranks, rowShape(1, 0, HOST), window)).not.toContainEqual(bar);
+  });
+
+  it("of a rank without a lane are not drawn", () => {
+    expect(
+      bars(alone(cycle), ["TP1"], rowShape(1, 0, HOST), window).every((bar) => bar.rank === "TP1"),
+    ).toBe(true);
   });
 });
 

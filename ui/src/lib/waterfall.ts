@@ -1,15 +1,16 @@
 // Where everything of the waterfall lies: rows, lanes, bars, and what is under a point.
 import type { Range } from "./axis.ts";
-import { hostPhases } from "./cycle.ts";
-import { topLevel } from "./phases.ts";
-import type { Cycle, RankCycle } from "./wire.ts";
-
-const NS_PER_MS = 1e6;
+import { type LaneName, type Stretch, stretches } from "./lanes.ts";
+import { EARLIER, GAP, topLevel } from "./phases.ts";
+import type { Cycle } from "./wire.ts";
 
 const HEADER = 24;
 const OPEN = 18;
 const PARTS = 14;
-const COLLAPSED = 11;
+const COLLAPSED: Readonly<Record<LaneName, number>> = { host: 11, device: 14 };
+/** Between the two lanes of an opened rank, and of a collapsed one. */
+const LANES_APART = 6;
+const COLLAPSED_APART = 2;
 const BETWEEN = 3;
 const PAD = 7;
 
@@ -19,17 +20,7 @@ const SOLID_BELOW = 4;
 const REACH = 2;
 const MOST_REQUESTS = 8;
 
-/** A drawn stretch of time: a phase, or the parent of some parts. Times in ms from the start. */
-export interface Stretch {
-  readonly name: string;
-  readonly start: number;
-  readonly end: number;
-  readonly ofCycle: number;
-  /** 0 for phases at the top level, 1 for parts. */
-  readonly level: 0 | 1;
-}
-
-/** Where one rank's bars lie, from the top of the row. */
+/** Where the bars of one lane lie, from the top of the row. */
 export interface Lane {
   readonly y: number;
   readonly height: number;
@@ -38,16 +29,32 @@ export interface Lane {
   readonly partsHeight: number;
 }
 
+/** Where the lanes of one rank lie. */
+export interface RankShape {
+  readonly host: Lane;
+  readonly device: Lane | null;
+}
+
 /** The measures that all rows share. */
 export interface RowShape {
   readonly height: number;
   readonly headerHeight: number;
-  readonly lanes: readonly Lane[];
+  readonly ranks: readonly RankShape[];
+}
+
+/** What there is room for below the lane of the host: all rows are of the same shape. */
+export interface RowParts {
+  /** Some phase has parts. */
+  readonly parts: boolean;
+  /** Some cycle has a device lane. */
+  readonly device: boolean;
 }
 
 /** A stretch in px, x from the left of the plot, y from the top of the row. */
 export interface Bar {
   readonly stretch: Stretch;
+  /** Counted in `stretches` of the rank. */
+  readonly place: number;
   readonly rank: string;
   readonly x: number;
   readonly y: number;
@@ -66,20 +73,32 @@ export interface Window {
 }
 
 /**
- * The measures of a row with `ranks` lanes, of which the one at place `open` is opened: it has a
- * second line if any cycle has `parts`.
+ * The measures of a row with so many ranks, of which the one at place `open` is opened: there the
+ * lanes have a second line for parts.
  */
-export function rowShape(ranks: number, open: number, parts = true): RowShape {
-  const lanes: Lane[] = [];
+export function rowShape(ranks: number, open: number, has: RowParts): RowShape {
+  const shapes: RankShape[] = [];
   let y = HEADER;
   for (let place = 0; place < Math.max(1, ranks); place += 1) {
     const opened = place === open;
-    const height = opened ? OPEN : COLLAPSED;
-    const partsHeight = opened && parts ? PARTS : 0;
-    lanes.push({ y, height, partsY: y + height, partsHeight });
-    y += height + partsHeight + BETWEEN;
+    const host = laneAt(y, "host", opened, has.parts);
+    y = endOf(host);
+    const below = y + (opened ? LANES_APART : COLLAPSED_APART);
+    const device = has.device ? laneAt(below, "device", opened, has.parts) : null;
+    y = (device ? endOf(device) : y) + BETWEEN;
+    shapes.push({ host, device });
   }
-  return { height: y - BETWEEN + PAD, headerHeight: HEADER, lanes };
+  return { height: y - BETWEEN + PAD, headerHeight: HEADER, ranks: shapes };
+}
+
+/** From the top of the row to the end of a lane. */
+export function endOf(lane: Lane): number {
+  return lane.partsY + lane.partsHeight;
+}
+
+function laneAt(y: number, name: LaneName, opened: boolean, parts: boolean): Lane {
+  const height = opened ? OPEN : COLLAPSED[name];
+  return { y, height, partsY: y + height, partsHeight: opened && parts ? PARTS : 0 };
 }
 
 /** The rows that a scrolled window shows, `end` not among them. */
@@ -93,44 +112,23 @@ export function visibleRows(
   return { start, end: Math.min(rows, Math.ceil((scrollTop + windowHeight) / rowHeight)) };
 }
 
-/** What is drawn of a rank, in order; a parent comes right before its parts. */
-export function stretches(rank: RankCycle): Stretch[] {
-  const all: Stretch[] = [];
-  let parent = -1;
-  for (const phase of hostPhases(rank)) {
-    const times = {
-      start: phase.start / NS_PER_MS,
-      end: phase.end / NS_PER_MS,
-      ofCycle: phase.ofCycle,
-    };
-    const top = topLevel(phase.name);
-    if (top === phase.name) {
-      all.push({ name: phase.name, ...times, level: 0 });
-      parent = -1;
-      continue;
-    }
-    const open = all[parent];
-    if (open?.name === top) {
-      all[parent] = { ...open, end: times.end };
-    } else {
-      parent = all.push({ name: top, ...times, level: 0 }) - 1;
-    }
-    all.push({ name: phase.name, ...times, level: 1 });
-  }
-  return all;
+/** A cycle, and the one before it where that is known. */
+export interface Placed {
+  readonly cycle: Cycle;
+  readonly before: Cycle | null;
 }
 
 /** The bars of a cycle, those to be drawn last at the end. */
 export function bars(
-  cycle: Cycle,
+  { cycle, before }: Placed,
   ranks: readonly string[],
   shape: RowShape,
   window: Window,
 ): Bar[] {
   return cycle.ranks
     .flatMap((rank) => {
-      const lane = shape.lanes[ranks.indexOf(rank.rank)];
-      return lane ? laneBars(rank, lane, window) : [];
+      const lanes = shape.ranks[ranks.indexOf(rank.rank)];
+      return lanes ? rankBars(rank.rank, stretches(cycle, rank, before), lanes, window) : [];
     })
     .sort((one, other) => drawingOrder(one) - drawingOrder(other));
 }
@@ -198,13 +196,19 @@ export function shownRequests(count: number, room: number, each: number, more: n
     : Math.min(MOST_REQUESTS, fits(room - more));
 }
 
-function laneBars(rank: RankCycle, lane: Lane, { range, width }: Window): Bar[] {
+function rankBars(
+  rank: string,
+  all: readonly Stretch[],
+  lanes: RankShape,
+  { range, width }: Window,
+): Bar[] {
   const found: Bar[] = [];
-  for (const stretch of stretches(rank)) {
-    const height = stretch.level === 0 ? lane.height : lane.partsHeight;
+  for (const [place, stretch] of all.entries()) {
+    const lane = lanes[stretch.lane];
+    const height = (stretch.level === 0 ? lane?.height : lane?.partsHeight) ?? 0;
     const from = toX(stretch.start, range, width);
     const to = toX(stretch.end, range, width);
-    if (height === 0 || to < 0 || from > width) {
+    if (!lane || height === 0 || to < 0 || from > width) {
       continue;
     }
     const x = Math.max(0, Math.round(from));
@@ -213,7 +217,8 @@ function laneBars(rank: RankCycle, lane: Lane, { range, width }: Window): Bar[] 
     const drawn = Math.max(1, end - x - (end - x > 3 ? 1 : 0));
     found.push({
       stretch,
-      rank: rank.rank,
+      place,
+      rank,
       x,
       y: stretch.level === 0 ? lane.y : lane.partsY,
       width: drawn,
@@ -226,7 +231,17 @@ function laneBars(rank: RankCycle, lane: Lane, { range, width }: Window): Bar[] 
   return found;
 }
 
-const FIRST_DRAWN = ["verify", "forward", "schedule", "result", "wait", "resolve", "draft_extend"];
+const FIRST_DRAWN = [
+  EARLIER,
+  "verify",
+  "forward",
+  "schedule",
+  "result",
+  "wait",
+  "resolve",
+  "draft_extend",
+  GAP,
+];
 
 /** Where several phases share a px the rarer one must win. */
 function drawingOrder(bar: Bar): number {

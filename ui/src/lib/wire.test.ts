@@ -1,5 +1,6 @@
 import { describe, expect, test as it } from "vitest";
-import { decodeCycle, decodeCycles, decodeState, unixMs, WireError } from "./wire.ts";
+import { WireError } from "./json.ts";
+import { decodeCycle, decodeCycles, decodeState, unixMs } from "./wire.ts";
 
 const CYCLE = {
   run: "r",
@@ -37,11 +38,65 @@ describe("a cycle", () => {
     expect(cycle).toMatchObject({ n: 4711, draftTokens: 6, kind: "speculative" });
     expect(cycle.ranks[0]).toMatchObject({ rank: "TP0", probeNs: 49_000, end: 9_509_409 });
     expect(cycle.ranks[0]?.phases).toEqual([
-      { name: "wait", lane: "host", start: 9_109_278, end: 9_135_057, ofCycle: 4710 },
+      {
+        name: "wait",
+        lane: "host",
+        start: 9_109_278,
+        end: 9_135_057,
+        ofCycle: 4710,
+        graph: null,
+      },
     ]);
     expect(cycle.requests).toEqual([
       { id: "r-1", correct: 3, tokens: 4, overshoot: false, health: false },
     ]);
+  });
+
+  it("of an older sender has nothing where that sender said nothing", () => {
+    const cycle = decodeCycle(CYCLE);
+    expect(cycle).toMatchObject({
+      padded: null,
+      contextSum: null,
+      contextMax: null,
+      queued: null,
+      running: null,
+    });
+    expect(cycle.ranks[0]).toMatchObject({
+      askedMode: null,
+      lateSwitch: false,
+      clockErrorNs: null,
+      deviceIncomplete: false,
+    });
+  });
+
+  it("carries the device lane, how it was timed, and what it had to do", () => {
+    const cycle = decodeCycle({
+      ...CYCLE,
+      padded: 8,
+      context_sum: 590,
+      context_max: 295,
+      queued: 0,
+      running: 2,
+      ranks: [
+        {
+          ...CYCLE.ranks[0],
+          asked_mode: "device",
+          late_switch: true,
+          clock_error_ns: 4712,
+          device_incomplete: true,
+          phases: [["draft", "device", 277_836, 2_468_336, 4711, true]],
+        },
+      ],
+    });
+    expect(cycle).toMatchObject({ padded: 8, contextSum: 590, contextMax: 295 });
+    expect([cycle.queued, cycle.running]).toEqual([0, 2]);
+    expect(cycle.ranks[0]).toMatchObject({
+      askedMode: "device",
+      lateSwitch: true,
+      clockErrorNs: 4712,
+      deviceIncomplete: true,
+    });
+    expect(cycle.ranks[0]?.phases[0]).toMatchObject({ lane: "device", graph: true });
   });
 
   it("whose results are not processed yet has no requests", () => {
@@ -52,6 +107,12 @@ describe("a cycle", () => {
     ["n is no number", { ...CYCLE, n: "4711" }],
     ["ranks is no list", { ...CYCLE, ranks: {} }],
     ["run is no text", { ...CYCLE, run: 1 }],
+    ["padded is no number", { ...CYCLE, padded: "8" }],
+    ["queued is no number", { ...CYCLE, queued: true }],
+    ["asked_mode is no text", { ...CYCLE, ranks: [{ ...CYCLE.ranks[0], asked_mode: 1 }] }],
+    ["late_switch is neither", { ...CYCLE, ranks: [{ ...CYCLE.ranks[0], late_switch: 1 }] }],
+    ["clock_error_ns is no", { ...CYCLE, ranks: [{ ...CYCLE.ranks[0], clock_error_ns: "1" }] }],
+    ["graph", { ...CYCLE, ranks: [{ ...CYCLE.ranks[0], phases: [["wait", "host", 1, 2, 3, 1]] }] }],
     ["of_cycle", { ...CYCLE, ranks: [{ ...CYCLE.ranks[0], phases: [["wait", "host", 1, 2]] }] }],
   ])("that breaks the contract is refused: %s", (message, broken) => {
     expect(() => decodeCycles(JSON.stringify([broken]))).toThrow(message);
@@ -71,6 +132,8 @@ describe("a state", () => {
       incomplete: 0,
       time: percentiles,
       phases: [{ name: "draft", time: percentiles, share: 1, cycles: 1, max_lag: 0 }],
+      device_cycles: 1,
+      device: [{ name: "draft", time: percentiles, share: 0.5, cycles: 1, max_lag: 0 }],
     },
     decode: null,
     verifies: 1,
@@ -88,7 +151,12 @@ describe("a state", () => {
   it("has defaults for what a server leaves out", () => {
     expect(decode({})).toMatchObject({
       state: "tracing",
-      lost: { records: 2, missing: 0, export: 0 },
+      lost: { records: 2, missing: 0, export: 0, stored: 0 },
+      timing: "",
+      sample_every: 1,
+      skipped: { cycles: 0, output_tokens: 0 },
+      notes: [],
+      overlap: null,
       stored: { cycles: 0, first_n: null },
       summary: null,
     });
@@ -96,6 +164,23 @@ describe("a state", () => {
 
   it("carries the server's summary", () => {
     expect(decode({ summary })?.summary).toEqual(summary);
+  });
+
+  it("takes a summary of a server that sums up no device", () => {
+    const { device, device_cycles, ...host } = summary.speculative;
+    const old = decode({ summary: { ...summary, speculative: host } })?.summary?.speculative;
+    expect(old).toEqual({ ...host, device: [], device_cycles: 0 });
+  });
+
+  it("carries how the run is traced", () => {
+    const told = {
+      timing: "The server runs on the CPU.",
+      sample_every: 10,
+      skipped: { cycles: 9, total_ns: 1, verifies: 2, correct_drafts: 3, output_tokens: 4 },
+      notes: ["NVTX off."],
+    };
+    expect(decode(told)).toMatchObject(told);
+    expect(() => decode({ sample_every: "10" })).toThrow("sample_every is no number");
   });
 
   it("takes a summary that lacks something for none", () => {

@@ -1,4 +1,15 @@
 // What the server sends, checked and turned into the values that the page works with.
+import {
+  flag,
+  list,
+  maybeFlag,
+  maybeNumber,
+  maybeText,
+  number,
+  object,
+  text,
+  WireError,
+} from "./json.ts";
 
 /** A part of a cycle on one lane of one rank; times in ns from the cycle's start. */
 export interface Phase {
@@ -8,6 +19,8 @@ export interface Phase {
   readonly end: number;
   /** The cycle whose batch was worked on; an earlier one with the overlap scheduler. */
   readonly ofCycle: number;
+  /** Whether its forward ran as a CUDA graph; null where that is not known. */
+  readonly graph: boolean | null;
 }
 
 /** One rank's share of a cycle; times in ns from the cycle's start. */
@@ -16,9 +29,16 @@ export interface RankCycle {
   readonly start: number;
   readonly end: number;
   readonly mode: string;
+  /** The timing mode that was asked for; null where it is the one that was taken. */
+  readonly askedMode: string | null;
+  /** The mode changed with this cycle, later than it was asked for. */
+  readonly lateSwitch: boolean;
   readonly probeNs: number;
   readonly endedIdle: boolean;
   readonly incomplete: boolean;
+  /** By how much the whole device lane may be shifted; null without one. */
+  readonly clockErrorNs: number | null;
+  readonly deviceIncomplete: boolean;
   readonly phases: readonly Phase[];
 }
 
@@ -38,6 +58,8 @@ export interface Cycle {
   readonly n: number;
   readonly kind: string;
   readonly batch: number;
+  /** The batch size that the target's graph was made for; null where none ran. */
+  readonly padded: number | null;
   readonly steps: number;
   readonly topk: number;
   readonly draftTokens: number;
@@ -45,6 +67,12 @@ export interface Cycle {
   readonly t0Ms: number;
   readonly ranks: readonly RankCycle[];
   readonly requests: readonly RequestRow[] | null;
+  /** Tokens of all requests before the cycle; null until known, like the next three. */
+  readonly contextSum: number | null;
+  /** The most tokens of one request. */
+  readonly contextMax: number | null;
+  readonly queued: number | null;
+  readonly running: number | null;
 }
 
 /** Percentiles of a time in ms. */
@@ -69,6 +97,10 @@ export interface CycleTimes {
   readonly incomplete: number;
   readonly time: Percentiles | null;
   readonly phases: readonly PhaseSummary[];
+  /** Cycles with a whole device lane. */
+  readonly device_cycles: number;
+  /** On the device, in these cycles; shares are of the cycles' time on the host. */
+  readonly device: readonly PhaseSummary[];
 }
 
 /** What a stretch of cycles shows; the fields of `spectrace.analysis.summary.Summary` used here. */
@@ -89,6 +121,23 @@ export interface Summary {
   readonly probe_share: number | null;
 }
 
+/** What did not arrive. */
+export interface Lost {
+  readonly records: number;
+  readonly missing: number;
+  readonly export: number;
+  readonly stored: number;
+}
+
+/** Sums of the cycles that sampling left out, since the start. */
+export interface Skipped {
+  readonly cycles: number;
+  readonly total_ns: number;
+  readonly verifies: number;
+  readonly correct_drafts: number;
+  readonly output_tokens: number;
+}
+
 /** One server, from its start to its end. */
 export interface RunState {
   readonly run: string;
@@ -107,9 +156,17 @@ export interface RunState {
   readonly modes: readonly string[];
   readonly worker: string;
   readonly algorithm: string;
-  readonly overlap: boolean;
+  /** Null where it is not known. */
+  readonly overlap: boolean | null;
   readonly device: string;
-  readonly lost: { readonly records: number; readonly missing: number; readonly export: number };
+  readonly lost: Lost;
+  /** Why the device is not timed; empty where it is, or that is not known. */
+  readonly timing: string;
+  /** One of so many cycles is recorded in full. */
+  readonly sample_every: number;
+  readonly skipped: Skipped;
+  /** Sentences on how the run is traced. */
+  readonly notes: readonly string[];
   readonly summary: Summary | null;
   readonly stored: {
     readonly cycles: number;
@@ -127,13 +184,6 @@ export interface ServerState {
   readonly otlp_endpoint: string | null;
 }
 
-/** The server sent something that is not in the contract. */
-export class WireError extends Error {
-  override readonly name = "WireError";
-}
-
-type Json = Readonly<Record<string, unknown>>;
-
 /** Reads a list of cycles from the JSON text of an event. */
 export function decodeCycles(json: string): Cycle[] {
   return list(JSON.parse(json), "cycles").map(decodeCycle);
@@ -149,12 +199,17 @@ export function decodeCycle(value: unknown): Cycle {
     n: number(cycle, "n"),
     kind: text(cycle, "kind"),
     batch: number(cycle, "batch"),
+    padded: maybeNumber(cycle, "padded"),
     steps: number(cycle, "steps", 0),
     topk: number(cycle, "topk", 0),
     draftTokens: number(cycle, "draft_tokens", 0),
     t0Ms: unixMs(text(cycle, "t0")),
     ranks: list(cycle["ranks"], "ranks").map(decodeRank),
     requests: requests === null ? null : list(requests, "requests").map(decodeRequest),
+    contextSum: maybeNumber(cycle, "context_sum"),
+    contextMax: maybeNumber(cycle, "context_max"),
+    queued: maybeNumber(cycle, "queued"),
+    running: maybeNumber(cycle, "running"),
   };
 }
 
@@ -185,36 +240,40 @@ function decodeRank(value: unknown): RankCycle {
     start: number(rank, "start"),
     end: number(rank, "end"),
     mode: text(rank, "mode", ""),
+    askedMode: maybeText(rank, "asked_mode"),
+    lateSwitch: flag(rank, "late_switch"),
     probeNs: number(rank, "probe_ns", 0),
-    endedIdle: rank["ended_idle"] === true,
-    incomplete: rank["incomplete"] === true,
+    endedIdle: flag(rank, "ended_idle"),
+    incomplete: flag(rank, "incomplete"),
+    clockErrorNs: maybeNumber(rank, "clock_error_ns"),
+    deviceIncomplete: flag(rank, "device_incomplete"),
     phases: list(rank["phases"], "phases").map(decodePhase),
   };
 }
 
 function decodePhase(value: unknown): Phase {
-  const [name, lane, start, end, ofCycle] = list(value, "phase");
+  const [name, lane, start, end, ofCycle, graph = null] = list(value, "phase");
   if (
     typeof name !== "string" ||
     typeof lane !== "string" ||
     typeof start !== "number" ||
     typeof end !== "number" ||
-    typeof ofCycle !== "number"
+    typeof ofCycle !== "number" ||
+    !(graph === null || typeof graph === "boolean")
   ) {
-    throw new WireError("a phase is not [name, lane, start, end, of_cycle]");
+    throw new WireError("a phase is not [name, lane, start, end, of_cycle, graph]");
   }
-  return { name, lane, start, end, ofCycle };
+  return { name, lane, start, end, ofCycle, graph };
 }
 
 function decodeRequest(value: unknown): RequestRow {
   const row = object(value, "request");
-  const correct = row["correct"];
   return {
     id: text(row, "id"),
-    correct: typeof correct === "number" ? correct : null,
+    correct: maybeNumber(row, "correct"),
     tokens: number(row, "tokens", 0),
-    overshoot: row["overshoot"] === true,
-    health: row["health"] === true,
+    overshoot: flag(row, "overshoot"),
+    health: flag(row, "health"),
   };
 }
 
@@ -222,6 +281,7 @@ function decodeRun(value: unknown): RunState {
   const run = object(value, "run");
   const lost = object(run["lost"] ?? {}, "lost");
   const stored = object(run["stored"] ?? {}, "stored");
+  const skipped = object(run["skipped"] ?? {}, "skipped");
   return {
     run: text(run, "run"),
     host: text(run, "host", ""),
@@ -236,26 +296,37 @@ function decodeRun(value: unknown): RunState {
       return {
         name: text(rank, "name"),
         pid: number(rank, "pid", 0),
-        reporting: rank["reporting"] === true,
+        reporting: flag(rank, "reporting"),
       };
     }),
     modes: list(run["modes"] ?? [], "modes").map(String),
     worker: text(run, "worker", ""),
     algorithm: text(run, "algorithm", ""),
-    overlap: run["overlap"] === true,
+    overlap: maybeFlag(run, "overlap"),
     device: text(run, "device", ""),
     lost: {
       records: number(lost, "records", 0),
       missing: number(lost, "missing", 0),
       export: number(lost, "export", 0),
+      stored: number(lost, "stored", 0),
     },
+    timing: text(run, "timing", ""),
+    sample_every: number(run, "sample_every", 1),
+    skipped: {
+      cycles: number(skipped, "cycles", 0),
+      total_ns: number(skipped, "total_ns", 0),
+      verifies: number(skipped, "verifies", 0),
+      correct_drafts: number(skipped, "correct_drafts", 0),
+      output_tokens: number(skipped, "output_tokens", 0),
+    },
+    notes: list(run["notes"] ?? [], "notes").map(String),
     summary: decodeSummary(run["summary"]),
     stored: {
       cycles: number(stored, "cycles", 0),
       bytes: number(stored, "bytes", 0),
       retain_s: number(stored, "retain_s", 0),
-      first_n: optional(stored["first_n"]),
-      last_n: optional(stored["last_n"]),
+      first_n: maybeNumber(stored, "first_n"),
+      last_n: maybeNumber(stored, "last_n"),
     },
   };
 }
@@ -265,8 +336,8 @@ function decodeSummary(value: unknown): Summary | null {
   if (typeof value !== "object" || value === null) {
     return null;
   }
-  const summary = value as Json;
   try {
+    const summary = object(value, "summary");
     return {
       window_s: number(summary, "window_s"),
       cycles: number(summary, "cycles"),
@@ -275,13 +346,13 @@ function decodeSummary(value: unknown): Summary | null {
       speculative: decodeTimes(summary["speculative"]),
       decode: decodeTimes(summary["decode"]),
       verifies: number(summary, "verifies"),
-      accept_length: optional(summary["accept_length"]),
-      server_accept_length: optional(summary["server_accept_length"]),
-      batch_size_median: optional(summary["batch_size_median"]),
+      accept_length: maybeNumber(summary, "accept_length"),
+      server_accept_length: maybeNumber(summary, "server_accept_length"),
+      batch_size_median: maybeNumber(summary, "batch_size_median"),
       steps_seen: list(summary["steps_seen"], "steps_seen").map(Number),
       draft_tokens_seen: list(summary["draft_tokens_seen"], "draft_tokens_seen").map(Number),
-      probe_median_us: optional(summary["probe_median_us"]),
-      probe_share: optional(summary["probe_share"]),
+      probe_median_us: maybeNumber(summary, "probe_median_us"),
+      probe_share: maybeNumber(summary, "probe_share"),
     };
   } catch {
     return null;
@@ -298,16 +369,20 @@ function decodeTimes(value: unknown): CycleTimes | null {
     cycles: number(times, "cycles"),
     incomplete: number(times, "incomplete", 0),
     time: time === null || time === undefined ? null : decodePercentiles(time),
-    phases: list(times["phases"], "phases").map((entry) => {
-      const phase = object(entry, "phase");
-      return {
-        name: text(phase, "name"),
-        time: decodePercentiles(phase["time"]),
-        share: number(phase, "share"),
-        cycles: number(phase, "cycles"),
-        max_lag: number(phase, "max_lag", 0),
-      };
-    }),
+    phases: list(times["phases"], "phases").map(decodePhaseSummary),
+    device_cycles: number(times, "device_cycles", 0),
+    device: list(times["device"] ?? [], "device").map(decodePhaseSummary),
+  };
+}
+
+function decodePhaseSummary(value: unknown): PhaseSummary {
+  const phase = object(value, "phase");
+  return {
+    name: text(phase, "name"),
+    time: decodePercentiles(phase["time"]),
+    share: number(phase, "share"),
+    cycles: number(phase, "cycles"),
+    max_lag: number(phase, "max_lag", 0),
   };
 }
 
@@ -318,38 +393,4 @@ function decodePercentiles(value: unknown): Percentiles {
     p95_ms: number(time, "p95_ms"),
     p99_ms: number(time, "p99_ms"),
   };
-}
-
-function object(value: unknown, what: string): Json {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new WireError(`${what} is no object`);
-  }
-  return value as Json;
-}
-
-function list(value: unknown, what: string): readonly unknown[] {
-  if (!Array.isArray(value)) {
-    throw new WireError(`${what} is no list`);
-  }
-  return value;
-}
-
-function text(from: Json, key: string, missing?: string): string {
-  const value = from[key] ?? missing;
-  if (typeof value !== "string") {
-    throw new WireError(`${key} is no text`);
-  }
-  return value;
-}
-
-function number(from: Json, key: string, missing?: number): number {
-  const value = from[key] ?? missing;
-  if (typeof value !== "number") {
-    throw new WireError(`${key} is no number`);
-  }
-  return value;
-}
-
-function optional(value: unknown): number | null {
-  return typeof value === "number" ? value : null;
 }

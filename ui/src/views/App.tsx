@@ -1,6 +1,8 @@
 // The page: its regions, and the keys that work everywhere.
 import { useEffect } from "preact/hooks";
+import { costShare } from "../lib/format.ts";
 import {
+  figures,
   panBy,
   run,
   select,
@@ -49,6 +51,10 @@ export function App() {
       </div>
       <div class="livebar">
         <LiveControl />
+        <div class="grow" />
+        {run.value && (
+          <span class="caption">cost {costShare(figures.value.summary?.probe_share ?? null)}</span>
+        )}
       </div>
       <Footer />
     </div>

@@ -1,14 +1,10 @@
 // The figures of the last seconds: what a cycle gives, accept length, and where its time goes.
-import { clock, length, ms, msCell, plural, rate, share, whole } from "../lib/format.ts";
-import { definition, phaseLabel } from "../lib/phases.ts";
-import { phaseProperty } from "../lib/tokens.ts";
-import type { CycleTimes, PhaseSummary, Summary } from "../lib/wire.ts";
-import { type Figures, figures, rankNames, SUMMARY_S } from "../state.ts";
+import { clock, length, ms, msCell, rate, whole } from "../lib/format.ts";
+import { graphsInWords, type Load } from "../lib/load.ts";
+import type { CycleTimes, Summary } from "../lib/wire.ts";
+import { type Figures, figures, load, run, SUMMARY_S } from "../state.ts";
 import { Term } from "./Card.tsx";
-import { Swatch } from "./Swatch.tsx";
-
-/** Narrower shares of the bar are drawn solid. */
-const THIN = 0.008;
+import { Shares } from "./Shares.tsx";
 
 /** Three cells beside each other. */
 export function Band() {
@@ -31,6 +27,7 @@ function primary(summary: Summary | null): CycleTimes | null {
 function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | null }) {
   const { shown, times } = props;
   const { summary } = shown;
+  const every = run.value?.sample_every ?? 1;
   return (
     <div class="cell">
       <div class="answer">
@@ -41,6 +38,7 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
             about={`Tokens that all requests together got per second, over the last ${SUMMARY_S} s.`}
           >
             tok/s{shown.untilMs !== null && ` until ${clock(shown.untilMs)}`}
+            {every > 1 && `, of 1 cycle in ${whole(every)}`}
           </Term>
         </div>
         <div>
@@ -61,19 +59,25 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
             <Fact
               name="batch"
               about="Requests in the median cycle that decodes."
-              value={trimmed(summary?.batch_size_median ?? null)}
+              value={batch(summary, load.value)}
             />
             <Plain summary={summary} />
           </dl>
+          <Loaded load={load.value} />
         </div>
       </div>
     </div>
   );
 }
 
-function Fact(props: { readonly name: string; readonly about: string; readonly value: string }) {
+function Fact(props: {
+  readonly name: string;
+  readonly about: string;
+  readonly value: string;
+  readonly wraps?: boolean;
+}) {
   return (
-    <div class="nowrap">
+    <div class={props.wraps ? "" : "nowrap"}>
       <dt>
         <Term about={props.about}>{props.name}</Term>
       </dt>
@@ -82,6 +86,49 @@ function Fact(props: { readonly name: string; readonly about: string; readonly v
       </dd>
     </div>
   );
+}
+
+/** What the cycles had to do, as far as it is known. */
+function Loaded({ load: { contextSum, contextMax, queued, running, ...graphs } }: LoadedProps) {
+  const forwards = graphsInWords(graphs);
+  const longest = contextMax === null ? "" : `, longest ${whole(contextMax)}`;
+  return (
+    <dl class="facts">
+      {contextSum !== null && (
+        <Fact
+          name="context"
+          about="Tokens of all requests of the batch before its newest cycle, prompt and output; and those of the longest request."
+          value={`${whole(contextSum)}${longest}`}
+        />
+      )}
+      {running !== null && (
+        <Fact
+          name="running"
+          about="Requests that the scheduler was serving when the newest results were processed."
+          value={whole(running)}
+        />
+      )}
+      {queued !== null && (
+        <Fact
+          name="queued"
+          about="Requests that waited for a place in the batch when the newest results were processed."
+          value={whole(queued)}
+        />
+      )}
+      {forwards !== null && (
+        <Fact
+          name="CUDA graphs"
+          about="Which phases replayed a CUDA graph in the last seconds, and which launched their kernels one by one."
+          value={forwards}
+          wraps={true}
+        />
+      )}
+    </dl>
+  );
+}
+
+interface LoadedProps {
+  readonly load: Load;
 }
 
 /** Plain decode beside speculation, where both were seen. */
@@ -111,6 +158,12 @@ function sentence(shown: Figures, times: CycleTimes | null): string {
   return summary.accept_length === null
     ? `${took}, accepted drafts not counted yet`
     : `${took} gives a request ${length(summary.accept_length)} tokens`;
+}
+
+function batch(summary: Summary | null, { padded }: Load): string {
+  const size = summary?.batch_size_median ?? null;
+  const to = padded === null || padded === size ? "" : `, padded to ${trimmed(padded)}`;
+  return `${trimmed(size)}${to}`;
 }
 
 function percentiles(times: CycleTimes | null): string {
@@ -173,82 +226,6 @@ function Bullet({ value, most }: { readonly value: number; readonly most: number
       </div>
     </div>
   );
-}
-
-function Shares(props: { readonly shown: Figures; readonly times: CycleTimes | null }) {
-  const { shown, times } = props;
-  const phases = times?.phases ?? [];
-  const top = phases.filter((phase) => !phase.name.includes("."));
-  return (
-    <div class="cell">
-      <div class="between">
-        <Term
-          about={`Shares of the time of ${kindOf(shown.summary)} cycles on ${rankNames.value[0] ?? "the first rank"} by host clock: when the CPU did it.`}
-        >
-          <span class="soft">Where a cycle goes</span>
-        </Term>
-        {top.length > 0 && <span class="caption nowrap">{caption(shown)}</span>}
-      </div>
-      {top.length === 0 ? (
-        <p class="caption">
-          {times ? "This timing does not divide cycles into phases." : "No cycle to divide."}
-        </p>
-      ) : (
-        <>
-          <div class="sharebar" role="img" aria-label={sharesInWords(top)}>
-            {top.map((phase) => (
-              <i
-                key={phase.name}
-                class={phase.share < THIN ? "thin" : ""}
-                style={{
-                  flex: phase.share,
-                  "--c": `var(${phaseProperty(phase.name)})`,
-                  "--pale": `var(${phaseProperty(phase.name)}-pale)`,
-                }}
-              />
-            ))}
-          </div>
-          <div class="legend">
-            {phases.map((phase) => (
-              <Entry key={phase.name} phase={phase} />
-            ))}
-          </div>
-        </>
-      )}
-    </div>
-  );
-}
-
-function Entry({ phase }: { readonly phase: PhaseSummary }) {
-  const lag =
-    phase.max_lag > 0 ? " With the overlap scheduler it works for an earlier cycle's batch." : "";
-  return (
-    <div class="nowrap">
-      <Term
-        about={`${definition(phase.name)}${lag} Median ${ms(phase.time.p50_ms)}, p95 ${ms(phase.time.p95_ms)}; ${share(phase.share)} of the time, in ${plural(phase.cycles, "cycle")}.`}
-      >
-        <Swatch phase={phase.name} />
-        <span class={phase.name.includes(".") ? "soft" : ""}>
-          {phaseLabel(phase.name).replace(/^.*\./, "")}
-        </span>
-        {phase.max_lag > 0 && <span class="dim"> ◂</span>}
-      </Term>
-      <b>{msCell(phase.time.p50_ms)}</b>
-    </div>
-  );
-}
-
-function kindOf(summary: Summary | null): string {
-  return summary?.speculative ? "speculative" : "plain decode";
-}
-
-function caption(shown: Figures): string {
-  const over = shown.current ? `${SUMMARY_S} s` : "the last cycles";
-  return `by host clock, median of ${over}, ms`;
-}
-
-function sharesInWords(phases: readonly PhaseSummary[]): string {
-  return phases.map((phase) => `${phaseLabel(phase.name)} ${share(phase.share)}`).join(", ");
 }
 
 function trimmed(value: number | null): string {

@@ -1,14 +1,15 @@
 // The selected cycle in full: its phases, its ranks, its requests.
 import { useSignal } from "@preact/signals";
-import { cycleMs, lateness, phaseTable, servedRows } from "../lib/cycle.ts";
-import { clock, lateMs, ms, msCell, plural, shareCell, shortId, whole } from "../lib/format.ts";
-import { definition, phaseLabel } from "../lib/phases.ts";
+import { cycleMs, lateness, servedRows } from "../lib/cycle.ts";
+import { clock, lateMs, ms, msCell, plural, shortId, whole } from "../lib/format.ts";
+import { contextInWords, paddedInWords } from "../lib/load.ts";
+import { modesOf, oddTiming } from "../lib/timing.ts";
 import type { Cycle, RankCycle, RequestRow } from "../lib/wire.ts";
-import { cycles, figures, openRank, select, selectedCycle } from "../state.ts";
+import { cycles, openRank, select, selectedCycle } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { Copy } from "./Copy.tsx";
 import { Dots } from "./Dots.tsx";
-import { Swatch } from "./Swatch.tsx";
+import { Phases } from "./Phases.tsx";
 
 const FIRST_REQUESTS = 24;
 const NS_PER_MS = 1e6;
@@ -39,7 +40,9 @@ function step(by: number): void {
 
 function Title({ cycle }: { readonly cycle: Cycle }) {
   const place = cycles.value.indexOf(cycle);
-  const modes = [...new Set(cycle.ranks.map((rank) => rank.mode))].join(", ");
+  const padded = paddedInWords(cycle);
+  const context = contextInWords(cycle);
+  const odd = oddTiming(cycle);
   return (
     <div class="section">
       <div class="title">
@@ -47,11 +50,14 @@ function Title({ cycle }: { readonly cycle: Cycle }) {
           <h2>Cycle {whole(cycle.n)}</h2>
           <p class="caption">
             {cycle.kind}, batch {whole(cycle.batch)}
+            {padded && ` ${padded}`}
             {cycle.group && `, group ${cycle.group}`}, {clock(cycle.t0Ms, true)}
           </p>
           <p class="caption">
-            {ms(cycleMs(cycle))}, timing {modes}
+            {ms(cycleMs(cycle))}, timing {modesOf(cycle)}
+            {odd && ` (${odd})`}
           </p>
+          {context && <p class="caption">{context}</p>}
         </div>
         <div class="steps">
           <button
@@ -112,75 +118,6 @@ function Gain({ cycle }: { readonly cycle: Cycle }) {
       {only && only.correct !== null && <Dots row={only} steps={cycle.steps} />}
     </div>
   );
-}
-
-function Phases({ cycle }: { readonly cycle: Cycle }) {
-  const rank = cycle.ranks.find((each) => each.rank === openRank.value) ?? cycle.ranks[0];
-  if (!rank) {
-    return null;
-  }
-  const rows = phaseTable(cycle, rank);
-  const medians = new Map(
-    mediansOf(cycle.kind).map((phase) => [phase.name, phase.time.p50_ms] as const),
-  );
-  return (
-    <div class="section">
-      <h3>
-        Phases{" "}
-        <span class="caption cut" title={rank.rank}>
-          {rank.rank}, by host clock
-        </span>
-      </h3>
-      {rank.incomplete && (
-        <p class="bad">Boundaries are missing: this rank's cycle is incomplete.</p>
-      )}
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">phase</th>
-            <th scope="col">ms</th>
-            <th scope="col">of the cycle</th>
-            <th scope="col">median</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.name} class={row.name.includes(".") ? "part" : ""}>
-              <th scope="row">
-                <Term about={definition(row.name)}>
-                  <Swatch phase={row.name} />
-                  {phaseLabel(row.name).replace(/^.*\./, "")}
-                </Term>
-                {row.times > 1 && <span class="dim"> {row.times}×</span>}
-                {row.ofCycle !== null && (
-                  <span class="caption"> ◂ of cycle {whole(row.ofCycle)}</span>
-                )}
-              </th>
-              <td>{msCell(row.ms)}</td>
-              <td>{shareCell(row.share)}</td>
-              <td class="dim">{msCell(medians.get(row.name) ?? null)}</td>
-            </tr>
-          ))}
-          <tr class="sum">
-            <th scope="row">cycle</th>
-            <td>{msCell((rank.end - rank.start) / NS_PER_MS)}</td>
-            <td />
-            <td />
-          </tr>
-        </tbody>
-      </table>
-      <p class="caption">
-        The probe took {ms(rank.probeNs / NS_PER_MS)} of it.
-        {rank.endedIdle && " Then the scheduler went idle."}
-      </p>
-    </div>
-  );
-}
-
-function mediansOf(kind: string) {
-  const summary = figures.value.summary;
-  const times = kind === "speculative" ? summary?.speculative : null;
-  return (kind === "decode" ? summary?.decode?.phases : times?.phases) ?? [];
 }
 
 function Ranks({ cycle }: { readonly cycle: Cycle }) {

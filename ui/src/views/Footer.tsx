@@ -6,6 +6,7 @@ const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
   [["Space"], "pause"],
   [["↑", "↓"], "cycles"],
   [["←", "→"], "phases"],
+  [["L"], "lane"],
   [["Enter"], "details"],
   [["+", "−", "0"], "zoom"],
   [["A", "D"], "move"],

@@ -1,16 +1,10 @@
 // The first line: which server this is, what is lost, what tracing costs, and how time is taken.
-import { share, whole } from "../lib/format.ts";
+import { costShare, whole } from "../lib/format.ts";
 import { address, algorithm, lostInWords, lostTotal, modelName } from "../lib/run.ts";
+import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
-import { chooseRun, figures, run, server, theme, themeOverride } from "../state.ts";
+import { chooseRun, figures, run, server, theme, themeOverride, timing } from "../state.ts";
 import { Term } from "./Card.tsx";
-
-const MODES: Readonly<Record<string, string>> = {
-  device: "Times come from events on the device; nothing waits.",
-  host: "Times come from the host's clock: when the CPU did it, not when the device did.",
-  sync: "A synchronize at every boundary: phases are right, but this timing slows the server.",
-  off: "One host stamp per cycle, and no phases.",
-};
 
 /** Mark, run, losses, cost, timing mode, theme. */
 export function Header() {
@@ -110,27 +104,33 @@ function Health({ current }: { readonly current: RunState }) {
         }`}
       >
         <span class="stat">
-          tracer cost <b>{tracerCost(cost)}</b>
+          tracer cost{" "}
+          <b>
+            {median !== null && <span class="wide">{median.toFixed(0)} µs, </span>}
+            {costShare(cost)}
+          </b>
         </span>
       </Term>
-      <Mode modes={current.modes} />
+      <Mode current={current} />
     </>
   );
 }
 
-function Mode({ modes }: { readonly modes: readonly string[] }) {
+/** How time is taken now, and what was asked for where that is something else. */
+function Mode({ current }: { readonly current: RunState }) {
+  const { modes, asked, slows } = timing.value;
   if (modes.length === 0) {
     return null;
   }
-  const slow = modes.includes("sync");
   return (
-    <Term about={modes.map((mode) => MODES[mode] ?? mode).join(" ")}>
-      <span class={slow ? "badge warn" : "badge"}>
+    <Term about={timingInWords(timing.value, current.timing)}>
+      <span class={slows ? "badge warn" : "badge"}>
         <span class="dim">timing</span>
         <b>
-          {slow && "▲ "}
+          {slows && "▲ "}
           {modes.join(", ")}
         </b>
+        {asked.length > 0 && <span class="dim">not {asked.join(", ")}</span>}
       </span>
     </Term>
   );
@@ -154,11 +154,4 @@ function ThemeSwitch() {
       </svg>
     </button>
   );
-}
-
-function tracerCost(cost: number | null): string {
-  if (cost === null || cost === 0 || cost >= 0.0995) {
-    return share(cost);
-  }
-  return cost < 0.0005 ? "< 0.1 %" : `${(cost * 100).toFixed(1)} %`;
 }

@@ -1,12 +1,16 @@
 // The small square that carries a phase's colour in legends and tables.
+import type { LaneName } from "../lib/lanes.ts";
+import { GAP } from "../lib/phases.ts";
 import { phaseProperty } from "../lib/tokens.ts";
 
-/** Outlined, as all that the host did. */
-export function Swatch({ phase }: { readonly phase: string }) {
+/** Filled for what the device did, outlined for what the host did, hatched for a gap. */
+export function Swatch(props: { readonly phase: string; readonly lane?: LaneName }) {
+  const { phase, lane = "host" } = props;
   const property = phaseProperty(phase);
+  const filled = lane === "device" ? "filled" : "";
   return (
     <i
-      class="swatch"
+      class={`swatch ${phase === GAP ? "hatched" : filled}`}
       aria-hidden="true"
       style={{ "--c": `var(${property})`, "--pale": `var(${property}-pale)` }}
     />

@@ -1,6 +1,7 @@
 // The row above the waterfall: live or paused, which ranks, and the zoom.
 import { onlyOpenRank, openRank, rankNames, zoomed } from "../state.ts";
 import { LiveControl } from "./LiveControl.tsx";
+import { Notes } from "./Notes.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
 
 /** Live control at the left, what is shown at the right. */
@@ -10,6 +11,7 @@ export function Tools() {
       <LiveControl />
       <div class="grow" />
       <span class="caption wide">newest cycle first, each from its own start</span>
+      <Notes />
       <Ranks />
       <button
         type="button"

@@ -1,6 +1,6 @@
 """Stands in for the CPU build of sgl_kernel, which no wheel carries.
 
-The operators that SGLang 0.5.23 imports from here for a Llama target with an EAGLE draft, in plain
+The operators that SGLang 0.5.23 imports from here for a Llama target with a draft, in plain
 torch, slow and readable. `convert_weight_packed` is missing on purpose: SGLang then takes this for
 a CPU without AMX, and runs its layers with torch's own operators.
 """

@@ -2,6 +2,7 @@
 import { useRef } from "preact/hooks";
 import { cycleKey, cycleMs, foreignInWords, gainInWords, phaseTable } from "../../lib/cycle.ts";
 import { ms, whole } from "../../lib/format.ts";
+import { deviceInWords, type LaneName } from "../../lib/lanes.ts";
 import { phaseLabel } from "../../lib/phases.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { paused } from "../../state.ts";
@@ -38,6 +39,7 @@ export function CycleTable() {
           <th scope="col">time</th>
           <th scope="col">gain</th>
           <th scope="col">phases on the first rank, by host clock</th>
+          <th scope="col">on its device</th>
           <th scope="col">of an earlier cycle</th>
         </tr>
       </thead>
@@ -49,7 +51,8 @@ export function CycleTable() {
             <td>{whole(cycle.batch)}</td>
             <td>{ms(cycleMs(cycle))}</td>
             <td>{gainInWords(cycle)}</td>
-            <td>{phasesInWords(cycle)}</td>
+            <td>{phasesInWords(cycle, "host")}</td>
+            <td>{phasesInWords(cycle, "device")}</td>
             <td>{foreignInWords(cycle) ?? "–"}</td>
           </tr>
         ))}
@@ -58,8 +61,10 @@ export function CycleTable() {
   );
 }
 
-function phasesInWords(cycle: Cycle): string {
+function phasesInWords(cycle: Cycle, lane: LaneName): string {
   const first = cycle.ranks[0];
-  const table = first ? phaseTable(cycle, first) : [];
-  return table.map((row) => `${phaseLabel(row.name)} ${ms(row.ms)}`).join(", ") || "–";
+  const table = first ? phaseTable(cycle, first, lane) : [];
+  const phases = table.map((row) => `${phaseLabel(row.name)} ${ms(row.ms)}`);
+  const lacking = first && lane === "device" ? deviceInWords(first) : null;
+  return [...phases, ...(lacking === null ? [] : [lacking])].join(", ") || "–";
 }

@@ -1,8 +1,10 @@
 // What the waterfall shows right now: computed from the store, the window and the pointer.
 import { computed, type Signal, signal } from "@preact/signals";
 import { cycleKey } from "../../lib/cycle.ts";
+import { cycleBefore, hasDevice } from "../../lib/lanes.ts";
 import { barOf, type Found, findSpot, type Spot, spotOf } from "../../lib/spot.ts";
-import { barAt, bars, rowShape, visibleRows } from "../../lib/waterfall.ts";
+import { modesOf } from "../../lib/timing.ts";
+import { barAt, bars, endOf, rowShape, visibleRows } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import {
   cycles,
@@ -58,13 +60,23 @@ const hasParts = computed<boolean>(() =>
     .some((cycle) => cycle.ranks[0]?.phases.some((phase) => phase.name.includes("."))),
 );
 
-/** The ranks that have a lane. */
+/** Whether a device was timed, or was to be; without one the rows need no lane for it. */
+const hasDeviceLane = computed<boolean>(() =>
+  cycles.value
+    .slice(-PARTS_SAMPLE)
+    .some((cycle) => cycle.ranks.some((rank) => hasDevice(rank) || rank.mode === "device")),
+);
+
+/** The ranks that have lanes. */
 export const ranks = computed<readonly string[]>(() =>
   onlyOpenRank.value ? [open.value] : rankNames.value,
 );
 
 export const shape = computed(() =>
-  rowShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), hasParts.value),
+  rowShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), {
+    parts: hasParts.value,
+    device: hasDeviceLane.value,
+  }),
 );
 
 export const gutter = computed<number>(() => {
@@ -94,7 +106,15 @@ export const rows = computed<readonly Row[]>(() => {
       shown.push({
         cycle,
         y: RULER + row * height - scrollTop.value,
-        bars: bars(cycle, ranks.value, shape.value, { range: view.value, width: plot.value }),
+        bars: bars(
+          { cycle, before: cycleBefore(all, all.length - 1 - row) },
+          ranks.value,
+          shape.value,
+          {
+            range: view.value,
+            width: plot.value,
+          },
+        ),
       });
     }
   }
@@ -106,7 +126,7 @@ export const hovered = computed<Explained | null>(() => {
   const at = pointer.value;
   const row = at && rowAt(at.y);
   const bar = row && barAt(row.bars, at.x - box.value.left - gutter.value, inRow(at.y, row));
-  const found = bar && findSpot([row.cycle], spotOf(row.cycle, bar));
+  const found = bar && findSpot(cycles.value, spotOf(row.cycle, bar));
   return found && { found, x: at.x, y: at.y };
 });
 
@@ -122,6 +142,12 @@ export const focused = computed<Explained | null>(() => {
   return { found, x, y: box.value.top + row.y + bar.y + bar.height };
 });
 
+/** How the newest cycle was timed; a row says how it was where that differs. */
+const usualMode = computed<string>(() => {
+  const newest = cycles.value.at(-1);
+  return newest ? modesOf(newest) : "";
+});
+
 /** Everything that the canvas needs. */
 export const scene = computed<Scene>(() => ({
   width: box.value.width,
@@ -133,6 +159,7 @@ export const scene = computed<Scene>(() => ({
   rows: rows.value,
   theme: theme.value,
   usualKind: figures.value.summary?.speculative ? "speculative" : "decode",
+  usualMode: usualMode.value,
   selected: selected.value,
   hovered: barIn(hovered.value),
   focused: barIn(focused.value),
@@ -148,9 +175,9 @@ export function zoomAtFocus(steps: number): void {
 export function rankAt(x: number, y: number): string {
   const row = x - box.value.left < gutter.value ? rowAt(y) : null;
   const place = row
-    ? shape.value.lanes.findIndex((lane) => {
-        const below = inRow(y, row) - lane.y;
-        return below >= 0 && below < lane.height + lane.partsHeight;
+    ? shape.value.ranks.findIndex(({ host, device }) => {
+        const inside = inRow(y, row);
+        return inside >= host.y && inside < endOf(device ?? host);
       })
     : -1;
   return ranks.value[place] ?? "";

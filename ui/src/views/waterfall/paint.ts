@@ -10,11 +10,22 @@ import {
   lateness,
   servedRows,
 } from "../../lib/cycle.ts";
-import { fitText, lateMs, ms, msShort, whole } from "../../lib/format.ts";
-import { phaseLabel } from "../../lib/phases.ts";
+import { fitText, lateMs, ms, msShort, ns, whole } from "../../lib/format.ts";
+import { deviceInWords, deviceKnown, phasesOf } from "../../lib/lanes.ts";
+import { paddedInWords } from "../../lib/load.ts";
+import { EARLIER, GAP, phaseLabel } from "../../lib/phases.ts";
+import { modesOf } from "../../lib/timing.ts";
 import { type ColourName, colour, hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
-import { type Bar, type Lane, type RowShape, shownRequests, toX } from "../../lib/waterfall.ts";
-import type { Cycle, RequestRow } from "../../lib/wire.ts";
+import {
+  type Bar,
+  type Lane,
+  type RankShape,
+  type RowShape,
+  shownRequests,
+  toX,
+} from "../../lib/waterfall.ts";
+import type { Cycle, RankCycle, RequestRow } from "../../lib/wire.ts";
+import { hatch } from "./hatch.ts";
 
 /** Height of the ruler above the rows. */
 export const RULER = 18;
@@ -24,6 +35,10 @@ export const WIDE_GUTTER = 132;
 const SMALL = "11px";
 const NORMAL = "13px";
 const LABEL_ROOM = 10;
+/** Lanes of this height and more are opened, and have names in them. */
+const NAMED = 18;
+/** Below so many px to either side the clock's error cannot be seen; the gutter has it. */
+const WHISKER = 3;
 const DOT = 8;
 const MOST_DOTS = 8;
 const REQUEST_GAP = 8;
@@ -51,6 +66,8 @@ export interface Scene {
   readonly theme: Theme;
   /** Usual kinds need no chip; the others are told by a word in a frame. */
   readonly usualKind: string;
+  /** The same for the timing mode. */
+  readonly usualMode: string;
   readonly selected: CycleId | null;
   readonly hovered: Bar | null;
   readonly focused: Bar | null;
@@ -158,10 +175,10 @@ class Painter {
       this.#names(row);
     } else if (gutter > 0) {
       for (const [place, name] of ranks.entries()) {
-        const lane = shape.lanes[place];
+        const lane = shape.ranks[place]?.host;
         if (lane) {
           const shown = this.#fit(name, gutter - 12);
-          this.#text(shown, 8, row.y + lane.y + lane.height / 2 + 4, { tone: "ink3" });
+          this.#text(shown, 8, row.y + middle(lane), { tone: "ink3" });
         }
       }
     }
@@ -171,9 +188,9 @@ class Painter {
     ctx.rect(gutter, row.y, this.#plot, shape.height);
     ctx.clip();
     for (const [place, name] of ranks.entries()) {
-      const lane = shape.lanes[place];
-      if (lane) {
-        this.#lane(row, name, lane);
+      const lanes = shape.ranks[place];
+      if (lanes) {
+        this.#lanes(row, name, lanes);
       }
     }
     for (const bar of row.bars) {
@@ -197,17 +214,31 @@ class Painter {
     const late = lateness(cycle);
     const worst = Math.max(...late.values());
     for (const [place, name] of ranks.entries()) {
-      const lane = shape.lanes[place];
-      if (!lane) {
+      const lanes = shape.ranks[place];
+      if (!lanes) {
         continue;
       }
-      const base = y + lane.y + lane.height / 2 + 4;
+      const base = y + middle(lanes.host);
       const by = place > 0 ? late.get(name) : undefined;
       const taken =
         ranks.length === 1
           ? this.#text("host", right, base, { tone: "ink3", align: "right" }) + 8
           : this.#late(by, worst, right, base);
       this.#text(this.#fit(name, right - 16 - taken), 16, base, { tone: "ink3" });
+      const rank = cycle.ranks.find((each) => each.rank === name);
+      if (lanes.device && lanes.device.height >= NAMED) {
+        this.#deviceNames(rank, lanes.device, y, right);
+      }
+    }
+  }
+
+  /** Below the opened rank's name: its device lane, and how well its place is known. */
+  #deviceNames(rank: RankCycle | undefined, lane: Lane, y: number, right: number): void {
+    this.#text("device", right, y + middle(lane), { tone: "ink3", align: "right" });
+    const error = rank?.clockErrorNs ?? null;
+    if (error !== null && lane.partsHeight > 0) {
+      const base = y + lane.partsY + lane.partsHeight / 2 + 4;
+      this.#text(`clock ± ${ns(error)}`, right, base, { tone: "ink3", align: "right" });
     }
   }
 
@@ -235,7 +266,10 @@ class Painter {
     if (!narrow || cycle.kind !== this.#scene.usualKind) {
       x += this.#kind(cycle.kind, x, y) + 8;
     }
-    x += this.#text(`batch ${whole(cycle.batch)}`, x, base, { tone: "ink2" }) + 12;
+    x += this.#timing(cycle, x, y);
+    const padded = narrow ? null : paddedInWords(cycle);
+    const batch = `batch ${whole(cycle.batch)}${padded === null ? "" : ` ${padded}`}`;
+    x += this.#text(batch, x, base, { tone: "ink2" }) + 12;
     const mark = this.#foreignWords(cycle, end - x - SLOT);
     if (mark) {
       end -= this.#text(mark, end, base, { tone: "ink3", align: "right" }) + 12;
@@ -260,11 +294,28 @@ class Painter {
     if (kind === this.#scene.usualKind) {
       return this.#text(kind, x, y + 17, { tone: "ink2" });
     }
-    const width = this.#measure(kind, SMALL, 600) + 10;
-    this.#fill("bg3", [x, y + 4, width, 17]);
-    this.#outline("line2", [x, y + 4, width, 17]);
-    this.#text(kind, x + 5, y + 17, { weight: 600 });
+    return this.#chip(kind, x, y);
+  }
+
+  #chip(words: string, x: number, y: number, warns = false): number {
+    const width = this.#measure(words, SMALL, 600) + 10;
+    this.#fill(warns ? "warn" : "bg3", [x, y + 4, width, 17]);
+    this.#outline(warns ? "warn" : "line2", [x, y + 4, width, 17]);
+    this.#text(words, x + 5, y + 17, { weight: 600, tone: warns ? "warn-ink" : "ink" });
     return width;
+  }
+
+  /** How the cycle was timed where that slows the server, is unlike the others, or not as asked. */
+  #timing(cycle: Cycle, x: number, y: number): number {
+    const modes = modesOf(cycle);
+    const slows = modes.includes("sync");
+    const late = cycle.ranks.some((rank) => rank.lateSwitch);
+    const unlike = slows || modes !== this.#scene.usualMode;
+    if (!(unlike || late)) {
+      return 0;
+    }
+    const words = [...(unlike ? [modes] : []), ...(late ? ["switched late"] : [])].join(", ");
+    return this.#chip(slows ? `▲ ${words}` : words, x, y, slows) + 8;
   }
 
   #gain(cycle: Cycle, from: number, y: number, end: number): void {
@@ -322,29 +373,33 @@ class Painter {
     ctx.fill();
   }
 
-  /** What a lane says where it has no bars. */
-  #lane({ cycle, y }: Row, name: string, lane: Lane): void {
-    const { gutter, view } = this.#scene;
+  /** What the lanes of a rank say where they have no bars. */
+  #lanes({ cycle, y }: Row, name: string, { host, device }: RankShape): void {
+    const { gutter } = this.#scene;
     const rank = cycle.ranks.find((each) => each.rank === name);
-    const base = y + lane.y + lane.height / 2 + 4;
     if (!rank) {
-      this.#text("no record of this cycle", gutter + 8, base, { tone: "bad" });
+      this.#text("no record of this cycle", gutter + 8, y + middle(host), { tone: "bad" });
       return;
     }
-    const [start, end] = [rank.start, rank.end].map(
-      (time) => gutter + Math.round(toX(time / 1e6, view, this.#plot)),
-    ) as [number, number];
-    if (rank.phases.length === 0) {
+    this.#hostSays(rank, host, y);
+    if (device) {
+      this.#deviceSays(rank, device, y);
+    }
+  }
+
+  #hostSays(rank: RankCycle, lane: Lane, y: number): void {
+    const [start, end] = [this.#xOf(rank.start), this.#xOf(rank.end)];
+    const base = y + middle(lane);
+    if (phasesOf(rank, "host").length === 0) {
       this.#fill("bg3", [start, y + lane.y, end - start, lane.height]);
       this.#outline("line2", [start, y + lane.y, end - start, lane.height]);
       this.#text("not divided into phases", start + 5, base, { tone: "ink2" });
     }
-    const opened = lane.height >= 14;
     const after: string[] = [];
     if (rank.incomplete) {
       after.push("incomplete");
     }
-    if (rank.endedIdle && opened) {
+    if (rank.endedIdle && lane.height >= NAMED) {
       after.push("then idle");
     }
     if (after.length > 0) {
@@ -352,26 +407,47 @@ class Painter {
     }
   }
 
+  /** A lane that is not whole is never just empty. */
+  #deviceSays(rank: RankCycle, lane: Lane, y: number): void {
+    const words = deviceInWords(rank);
+    if (words === null) {
+      this.#whisker(rank, lane, y);
+      return;
+    }
+    const end = phasesOf(rank, "device").at(-1)?.end ?? rank.start;
+    const known = deviceKnown(rank);
+    const tone = known === "missing" || known === "incomplete" ? "bad" : "ink3";
+    this.#text(words, this.#xOf(end) + 6, y + middle(lane), { tone });
+  }
+
+  /** By how much the whole lane may be shifted, below its first boundary, once that can be seen. */
+  #whisker(rank: RankCycle, lane: Lane, y: number): void {
+    const first = phasesOf(rank, "device")[0];
+    const error = rank.clockErrorNs ?? 0;
+    if (!first || lane.height < NAMED) {
+      return;
+    }
+    const [from, to] = [this.#xOf(first.start - error), this.#xOf(first.start + error)];
+    if (to - from > 2 * WHISKER) {
+      const base = y + lane.y - 3;
+      this.#fill("ink2", [from, base, to - from, 1]);
+      this.#fill("ink2", [from, base - 2, 1, 5]);
+      this.#fill("ink2", [to - 1, base - 2, 1, 5]);
+    }
+  }
+
+  /** A time in ns from the cycle's start as px of the canvas. */
+  #xOf(time: number): number {
+    return this.#scene.gutter + Math.round(toX(time / 1e6, this.#scene.view, this.#plot));
+  }
+
   #bar(bar: Bar, row: Row): void {
-    const { gutter, theme, hovered, focused } = this.#scene;
+    const { gutter, hovered, focused } = this.#scene;
     const ctx = this.#ctx;
-    const { fill } = phaseColour(bar.stretch.name, theme);
     const x = gutter + bar.x;
     const y = row.y + bar.y;
     ctx.globalAlpha = bar === hovered ? 0.85 : 1;
-    if (bar.solid) {
-      ctx.fillStyle = fill;
-      ctx.fillRect(x, y, bar.width, bar.height);
-    } else {
-      ctx.fillStyle = hostFill(bar.stretch.name, theme);
-      ctx.fillRect(x, y, bar.width, bar.height);
-      ctx.strokeStyle = fill;
-      ctx.lineWidth = 1;
-      // An edge outside the plot is not drawn: the bar goes on there.
-      const left = bar.cutLeft ? x - 2 : x;
-      const right = x + bar.width + (bar.cutRight ? 3 : 0);
-      ctx.strokeRect(left + 0.5, y + 0.5, right - left - 1, bar.height - 1);
-    }
+    this.#body(bar, x, y);
     this.#label(bar, x, y, row.cycle);
     ctx.globalAlpha = 1;
     if (bar === focused) {
@@ -381,19 +457,64 @@ class Painter {
     }
   }
 
+  /** Filled is the device, outlined is the host, hatched is nobody. */
+  #body(bar: Bar, x: number, y: number): void {
+    const { theme } = this.#scene;
+    const ctx = this.#ctx;
+    const { name, lane, hostLate } = bar.stretch;
+    const { fill } = phaseColour(name, theme);
+    const box = [x, y, bar.width, bar.height] as const;
+    if (name === GAP) {
+      hatch(ctx, box, this.#colour("gap"), hostLate === null ? "x" : "/");
+      this.#edge(bar, x, y, this.#colour("gap"));
+    } else if (name === EARLIER) {
+      this.#fill("bg3", box);
+      this.#edge(bar, x, y, this.#colour("edge"));
+    } else if (bar.solid || lane === "device") {
+      ctx.fillStyle = fill;
+      ctx.fillRect(...box);
+    } else {
+      ctx.fillStyle = hostFill(name, theme);
+      ctx.fillRect(...box);
+      this.#edge(bar, x, y, fill);
+    }
+  }
+
+  /** An edge outside the plot is not drawn: the bar goes on there. */
+  #edge(bar: Bar, x: number, y: number, stroke: string): void {
+    const ctx = this.#ctx;
+    const left = bar.cutLeft ? x - 2 : x;
+    const right = x + bar.width + (bar.cutRight ? 3 : 0);
+    if (right - left >= 3) {
+      ctx.strokeStyle = stroke;
+      ctx.lineWidth = 1;
+      ctx.strokeRect(left + 0.5, y + 0.5, right - left - 1, bar.height - 1);
+    }
+  }
+
   #label(bar: Bar, x: number, y: number, cycle: Cycle): void {
-    if (bar.height < 14) {
+    const { name, lane, start, end, ofCycle } = bar.stretch;
+    if (bar.stretch.level === 0 && bar.height < NAMED) {
       return;
     }
-    const { name, start, end, ofCycle } = bar.stretch;
     const short = phaseLabel(name).replace(/^.*\./, "");
     const long = `${short} ${ms(end - start)}`;
     const forms =
       ofCycle === cycle.n ? [long, short] : [`${long}, of cycle ${whole(ofCycle)}`, long, short];
-    const text = forms.find((form) => this.#measure(form, SMALL) + LABEL_ROOM < bar.width);
-    if (text) {
-      this.#text(text, x + 5, y + bar.height / 2 + 4, {});
+    if (name === EARLIER) {
+      forms.splice(0, forms.length, `still on cycle ${whole(ofCycle)}`, `cycle ${whole(ofCycle)}`);
     }
+    const text = forms.find((form) => this.#measure(form, SMALL) + LABEL_ROOM < bar.width);
+    if (!text) {
+      return;
+    }
+    if (name === GAP) {
+      // Text over a hatch needs a plate.
+      this.#fill("bg", [x + 3, y + 2, this.#measure(text, SMALL) + 4, bar.height - 4]);
+    }
+    const filled = lane === "device" && name !== GAP && name !== EARLIER;
+    const ink = filled ? phaseColour(name, this.#scene.theme).label : this.#colour("ink");
+    this.#text(text, x + 5, y + bar.height / 2 + 4, { ink });
   }
 
   /** A bracket over what was done for an earlier cycle, with its arrow back to it. */
@@ -402,7 +523,11 @@ class Painter {
     const ctx = this.#ctx;
     const marked = row.bars
       .filter(
-        (bar) => bar.stretch.level === 0 && bar.height >= 14 && bar.stretch.ofCycle !== row.cycle.n,
+        ({ stretch, height }) =>
+          stretch.lane === "host" &&
+          stretch.level === 0 &&
+          height >= NAMED &&
+          stretch.ofCycle !== row.cycle.n,
       )
       .toSorted((one, other) => one.x - other.x);
     let end = Number.NEGATIVE_INFINITY;
@@ -456,6 +581,8 @@ class Painter {
     y: number,
     how: {
       readonly tone?: ColourName;
+      /** A colour that is no token, in the tone's place. */
+      readonly ink?: string;
       readonly size?: string;
       readonly weight?: number;
       readonly align?: CanvasTextAlign;
@@ -463,9 +590,14 @@ class Painter {
   ): number {
     const ctx = this.#ctx;
     const width = this.#measure(text, how.size ?? SMALL, how.weight);
-    ctx.fillStyle = this.#colour(how.tone ?? "ink");
+    ctx.fillStyle = how.ink ?? this.#colour(how.tone ?? "ink");
     ctx.textAlign = how.align ?? "left";
     ctx.fillText(text, x, y);
     return width;
   }
+}
+
+/** The baseline of a text in the middle of a lane. */
+function middle(lane: Lane): number {
+  return lane.y + lane.height / 2 + 4;
 }

@@ -1,0 +1,126 @@
+"""A server that stands still while the probe is in it: what is said of it, and getting out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spectrace.attach import discover, handle, inject, leave, loader, ring_file
+from spectrace.attach.pulse import Activity
+from spectrace.attach.session import TraceSession
+from spectrace.collect.ring_view import RingView
+from spectrace.model import Rank
+from spectrace.probe.layout import State, Word
+from tests.helpers.command import TIMEOUT_S, run
+from tests.helpers.simulated_server import SimulatedServer
+from tests.integration.attach_targets import sleeps_in, wait_until
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SimulatedServer]:
+    """One rank that decodes."""
+    with SimulatedServer(tmp_path, "TP0") as it:
+        yield it
+
+
+def attached(server: SimulatedServer) -> handle.Attached:
+    """The probe is in, and traces."""
+    it = inject.put_in(Rank(name="TP0", pid=server.pids["TP0"]))
+    ring = RingView(it.path)
+    wait_until(lambda: ring.word(Word.STATE) == State.TRACING)
+    ring.close()
+    return it
+
+
+def still(server: SimulatedServer, what: str) -> None:
+    """Waits until the rank does what leads to no cycle."""
+    server.order("TP0", what)
+    if what == "block":
+        wait_until(lambda: sleeps_in(server.pids["TP0"], "select", "pselect6"))
+    else:
+        time.sleep(0.1)
+
+
+def texts_in(pid: int) -> int:
+    """Anonymous mappings of the size of a text that was put in."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    ranges = [line[0].split("-") for line in lines if len(line) == 5]
+    return sum(int(end, 16) - int(start, 16) == loader.TEXT_BYTES for start, end in ranges)
+
+
+@pytest.mark.parametrize("what", ["pause", "block"])
+def test_a_probe_that_no_cycle_reaches_is_pushed_out(server: SimulatedServer, what: str) -> None:
+    """Python runs without a cycle, or the main thread sleeps in the kernel: it is out in 2 s."""
+    it = attached(server)
+    still(server, what)
+    before = texts_in(it.rank.pid)
+    began = time.monotonic()
+    assert leave.take_out(it) == handle.TakenOut(
+        removed=True, foreign=(), reason="The probe is out."
+    )
+    assert time.monotonic() - began > 1.9
+    assert not it.path.exists()
+    if what == "block":
+        server.wake("TP0")
+    assert server.untouched()
+    assert texts_in(it.rank.pid) <= before
+
+
+def test_an_idle_server_lets_it_go_at_once(server: SimulatedServer) -> None:
+    """Its idle call is a boundary like a cycle: nothing has to be put in a second time."""
+    it = attached(server)
+    still(server, "idle")
+    began = time.monotonic()
+    assert leave.take_out(it).removed
+    assert time.monotonic() - began < 1.9
+    assert server.untouched()
+
+
+def test_a_cycle_that_is_cut_off_is_marked(server: SimulatedServer) -> None:
+    """Of a scheduler blocked within a cycle the last record says that it is not whole."""
+    run_ = discover.find_by_pid(server.pid)
+    with TraceSession(run_) as session:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not session.poll():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        server.order("TP0", "block in a cycle")
+        wait_until(lambda: sleeps_in(server.pids["TP0"], "select", "pselect6"))
+        session.poll()
+        (out,) = session.detach()
+        assert out.removed
+        last = session.last_cycles[-1]
+    assert last.ranks[0].incomplete
+    server.wake("TP0")
+    assert server.untouched()
+
+
+def test_detach_from_the_command_line_works_on_a_paused_server(server: SimulatedServer) -> None:
+    """Whoever put the probe in: it is out, and its file is gone."""
+    it = attached(server)
+    still(server, "pause")
+    done = run("detach", str(server.pid))
+    assert done.returncode == 0, done.stderr
+    assert not ring_file.ring_path(it.rank.pid).exists()
+    assert server.untouched()
+
+
+def test_idle_and_still_are_told_apart(server: SimulatedServer) -> None:
+    """A session knows by the idle calls which of the two a server is, when no cycle comes."""
+    with TraceSession(discover.find_by_pid(server.pid)) as session:
+        for what, activity in (
+            ("decode", Activity.DECODING),
+            ("idle", Activity.IDLE),
+            ("pause", Activity.STILL),
+            ("idle", Activity.IDLE),
+        ):
+            server.order("TP0", what)
+            deadline = time.monotonic() + TIMEOUT_S
+            while session.facts().ranks[0].activity is not activity:
+                assert time.monotonic() < deadline, what
+                session.poll()
+                time.sleep(0.01)
+    assert server.untouched()
