@@ -68,7 +68,7 @@ def install(release: str) -> None:
         f"unpacking SGLang {release}",
         [
             *(str(PYTHON), "-m", "pip", "install", "-q", "--no-input", "--no-deps"),
-            *("--disable-pip-version-check", "--no-warn-script-location"),
+            *("--disable-pip-version-check", "--no-warn-script-location", "--no-compile"),
             *("--target", str(target), *PACKAGES[release]),
         ],
         f"Run {HERE / 'install.py'} first; then check the network, and run this script again.",

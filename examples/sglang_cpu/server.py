@@ -141,7 +141,7 @@ def arguments(options: ServerOptions, port: int, rendezvous_port: int) -> list[s
 def attention(options: ServerOptions) -> list[str]:
     """Return the arguments that choose how a server without a GPU attends."""
     if options.release:
-        return ["--attention-backend", "triton", "--disable-cuda-graph"]
+        return ["--attention-backend", "triton", "--disable-cuda-graph", "--skip-server-warmup"]
     # Without AMX SGLang replaces `intel_amx` by `torch_native`, for which it has no draft backend.
     # It does so in the first of these flags only, hence the other two.
     result = ["--attention-backend", "torch_native"]

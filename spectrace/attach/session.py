@@ -128,10 +128,14 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
         worker: Class of the worker.
         device: Such as `cuda`.
         overlap: The overlap scheduler runs; None until a rank reported.
-        unhooked: Functions that this release lacks, so that their phases are not seen.
+        unhooked: Functions that this release lacks, so that their phases are not seen, and
+            what else it does not show.
         ranks: The state of every rank.
         timing: Why the device is not timed, a sentence; empty where it is, or that is not known.
         ranges: What is done about NVTX, a sentence.
+        row: The rows of the table of releases that are used, such as `EAGLEWorkerV2 since
+            0.5.16`; empty until a rank reported.
+        untried: Why they may not fit, a sentence; empty where they were tried.
         sample_every: One of so many cycles is recorded in full.
         skipped: What sampling left out of them.
         lost_records: Records lost in the rings.
@@ -155,6 +159,8 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...]
     timing: str = ""
     ranges: str = ""
+    row: str = ""
+    untried: str = ""
     sample_every: int = 1
     skipped: SkippedCycles = SkippedCycles()
     controls: bool = True
@@ -343,6 +349,8 @@ class TraceSession:
             errors=tuple(self._assembler.errors),
             timing=_text(info, "no_device_timing"),
             ranges=_text(info, "ranges"),
+            row=_text(info, "row"),
+            untried=_text(info, "untried"),
             sample_every=max([1, *(one.view.word(Word.SAMPLE_EVERY) for one in self._traced)]),
             skipped=self._assembler.skipped,
             controls=all(traced.controls for traced in self._traced[:1]),

@@ -93,6 +93,8 @@ def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:
         rows.append(("device", facts.timing))
     if facts.skipped.cycles:
         rows.append(("sampled out", _skipped(facts)))
+    if facts.untried:
+        rows.append(("untried", facts.untried))
     if facts.unhooked:
         rows.append(("not seen", ", ".join(facts.unhooked)))
     return rows

@@ -61,6 +61,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
         losses: What is missing of them, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
         engine: Such as `sglang 0.5.23`; empty before the probe has said it.
+        row: The rows of the table of releases that are used; empty until the worker is known.
         untried: Why the engine table may not fit this release, a sentence; empty where it does.
         missing: Functions that this release lacks, so that their phases are not seen.
         error: What went wrong in the probe; empty if nothing did.
@@ -78,6 +79,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: Losses | None = None
     mode: str | None = None
     engine: str = ""
+    row: str = ""
     untried: str = ""
     missing: tuple[str, ...] = ()
     error: str = ""
@@ -158,6 +160,7 @@ def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
         losses=_losses(view),
         mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
         engine=said("engine"),
+        row=said("row"),
         untried=said("untried"),
         missing=tuple(map(str, info.get("missing") or ())),
         error=said("error"),

@@ -22,8 +22,8 @@ class Older:
 
     Args:
         chosen: The rows.
-        in_order: Whether results are made anew on their way, as with pipeline stages: they are
-            then paired by their order.
+        staged: Whether results are made anew on their way, as between pipeline stages: they are
+            then paired by their batch, which stays the same object.
 
     Attributes:
         early: What the requests of the running batch had before it ran, where the worker
@@ -32,8 +32,8 @@ class Older:
 
     __slots__ = (
         "_counts",
-        "_in_order",
         "_numbered",
+        "_staged",
         "_sums",
         "_verified",
         "_waiting",
@@ -41,11 +41,11 @@ class Older:
         "is_early",
     )
 
-    def __init__(self, chosen: releases.Chosen, *, in_order: bool) -> None:
+    def __init__(self, chosen: releases.Chosen, *, staged: bool) -> None:
         self._numbered = chosen.release.numbered
         self._counts = chosen.counts
-        self._in_order = in_order
-        self._waiting: list[tuple[int, int]] = []  # identity of a result, number of its cycle
+        self._staged = staged
+        self._waiting: list[tuple[int, int]] = []  # identity of result or batch, its cycle
         self._verified: Any = None
         self._sums: list[tuple[int, int]] = []  # verifies and correct drafts of each request
         self.is_early = chosen.worker.early
@@ -69,7 +69,7 @@ class Older:
         waiting = self._waiting
         if len(waiting) >= _MOST_WAITING:
             del waiting[0]
-        waiting.append((id(result), number))
+        waiting.append((id(batch if self._staged else result), number))
         return number
 
     def number_of(self, result: Any, batch: Any) -> int:
@@ -77,15 +77,15 @@ class Older:
         if self._numbered:
             return int(batch.forward_iter)
         waiting = self._waiting
-        place = 0 if self._in_order else self._place_of(id(result))
-        if place < 0 or not waiting:
+        place = self._place_of(id(batch if self._staged else result))
+        if place < 0:
             return 0
         number = waiting[place][1]
         del waiting[: place + 1]
         return number
 
     def _place_of(self, identity: int) -> int:
-        """Where the newest entry of a result stands: older ones were of objects now gone."""
+        """Where the newest entry of an object stands: older ones were of others, now gone."""
         for place in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[place][0] == identity:
                 return place

@@ -437,8 +437,12 @@ class Recorder:
             self.mark(Ph.RESULT | self._lag_bits)
 
     def speculate(self, steps: int, topk: int, draft_tokens: int) -> None:
-        """The cycle verifies: with how many steps, branches and tokens per request."""
-        self._kind = Kind.SPECULATIVE
+        """The cycle verifies: with how many steps, branches and tokens per request.
+
+        A rank that has no requests and steps along with others stays idle.
+        """
+        if self._kind != Kind.IDLE:
+            self._kind = Kind.SPECULATIVE
         self._size = (steps, topk, draft_tokens)
 
     def ran(self, part: int, how: int) -> None:

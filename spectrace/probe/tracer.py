@@ -223,7 +223,7 @@ class Tracer:
         usual = where == releases.RESULT and self._counts and not surplus
         if not (usual and chosen.release.numbered and not chosen.worker.early):
             stages = getattr(scheduler, "pp_size", 1) or 1
-            self._older = older.Older(chosen, in_order=stages > 1)
+            self._older = older.Older(chosen, staged=stages > 1)
 
     def _hook_worker(self, start: _Start, chosen: releases.Chosen) -> None:
         recorder = self._recorder

@@ -70,6 +70,8 @@ def _message(facts: SessionFacts) -> str:
 
 
 def _notes(facts: SessionFacts, stalls: Sequence[Stall]) -> Iterator[str]:
+    if facts.untried:
+        yield facts.untried
     if facts.unhooked:
         yield f"Not seen in this release: {', '.join(facts.unhooked)}."
     if facts.ranges:

@@ -411,6 +411,7 @@ WORKERS = (
         step=_V1_STEP,
         steps=_V1_STEPS,
         graphs=_V1_GRAPHS,
+        tried=((0, 5, 9, 0), (0, 5, 12, 0)),
     ),
     WorkerRow(
         "EAGLEWorker",
@@ -424,13 +425,23 @@ WORKERS = (
     ),
     WorkerRow(
         "EAGLEWorker",
-        OLDEST,
+        (0, 4, 7, 0),
         _V1_UTILS,
         sizes="verify",
         early=True,
         step=_V1_MODEL_STEP,
         steps=_V1_STEPS,
         graphs=_V1_GRAPHS,
+    ),
+    WorkerRow(
+        "EAGLEWorker",
+        OLDEST,
+        _V1_UTILS,
+        sizes="verify",
+        early=True,
+        step=_V1_MODEL_STEP,
+        steps=_V1_STEPS,
+        graphs=(_V1_DRAFT_GRAPH,),
     ),
     WorkerRow(
         "MultiLayerEagleWorkerV2",
