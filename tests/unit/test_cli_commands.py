@@ -266,7 +266,7 @@ def test_a_loop_that_nobody_traces_is_asleep(tmp_path: Path) -> None:
     assert [rank.state for rank in states] == ["asleep", "asleep", "left"]
     assert [status._state(rank) for rank in states] == [
         "asleep (loop)",
-        "asleep (loop)",
+        "asleep (plugin)",
         "left (injected), nobody reads",
     ]
 
