@@ -31,6 +31,8 @@ RELEASES = (
     *("0.5.20", "0.5.23"),
 )
 MODULE = "module:sglang.srt."
+SCHEDULERS = [Release(columns) for columns in table.rows(table.RELEASES)]
+WORKERS = [WorkerRow(columns) for columns in table.rows(table.WORKERS)]
 
 # The classes that stand at the places of the table, where their names do not say it.
 DRAFT_WORKERS = {
@@ -72,13 +74,13 @@ def version(release: str) -> table.Version:
 
 def scheduler_row(release: str) -> Release:
     """The row of its scheduler."""
-    return next(row for row in table.RELEASES if row.since <= version(release))
+    return next(row for row in SCHEDULERS if row.since <= version(release))
 
 
 def worker_rows(release: str) -> list[WorkerRow]:
     """The newest row of each kind of worker that the release has."""
     rows: dict[str, WorkerRow] = {}
-    for row in table.WORKERS:
+    for row in WORKERS:
         if row.since <= version(release) and row.worker in sources(release).classes:
             rows.setdefault(row.worker, row)
     return list(rows.values())
@@ -175,7 +177,7 @@ def test_counts_are_where_the_row_says(release: str) -> None:
     if row.counter:
         assert code.has_attribute("Req", row.counter)
     else:
-        later = {release.counter for release in table.RELEASES} - {""}
+        later = {row.counter for row in SCHEDULERS} - {""}
         assert not any(code.has_attribute("Req", counter) for counter in later)
 
 
@@ -241,9 +243,9 @@ def ancestors(code: Sources, name: str) -> list[str]:
 
 def test_rows_are_in_the_order_in_which_they_are_tried() -> None:
     """The newest comes first, of the scheduler and of each kind of worker."""
-    sinces = [row.since for row in table.RELEASES]
+    sinces = [row.since for row in SCHEDULERS]
     assert sinces == sorted(sinces, reverse=True)
     assert sinces[-1] == table.OLDEST
-    for worker in {row.worker for row in table.WORKERS}:
-        of_worker = [row.since for row in table.WORKERS if row.worker == worker]
+    for worker in {row.worker for row in WORKERS}:
+        of_worker = [row.since for row in WORKERS if row.worker == worker]
         assert of_worker == sorted(set(of_worker), reverse=True)
