@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # of all its cycles; under which name, empty for nowhere; and how many tokens of each
     # number were not drafted. A tensor on the CPU is as good as a list.
     Counts = tuple[str, str, int]
-    Target = tuple[str, str, int, int]  # place, function, and the phases at call and return
+    Target = tuple[str, int, int]  # path of a function, and the phases at call and return
 
 OLDEST: Version = (0, 4, 6, 0)
 NEWEST: Version = (0, 5, 23, 0)
@@ -31,6 +31,7 @@ NEWEST: Version = (0, 5, 23, 0)
 WORKER_NAMES = ("model_worker", "draft_worker", "tp_worker")
 
 RESULT, VERIFIED, REQUEST = "result", "verify", "request"
+UNCOUNTED: Counts = (RESULT, "", 0)
 VERIFIED_PLACE = 1  # of the verify output in what `verify` gives back
 VERIFIES = "spec_verify_ct"  # of a request: its verifies
 TARGET = -1  # in place of a phase: see SHAPES
@@ -212,136 +213,106 @@ PHASES = {
 }
 
 
-class Release:
-    """What the scheduler of a range of releases looks like.
+class Chosen:
+    """A row of RELEASES and one of WORKERS: where the probe finds what in one server.
 
     Args:
-        columns: A row of RELEASES.
+        release: The columns of the one.
+        worker: The columns of the other.
 
     Attributes:
-        since: Its first release.
+        release: First release of the scheduler's row.
         numbered: Whether a batch carries the number of its cycle.
         counts: Where the correct drafts are.
         counter: Of a request, what sums up its correct drafts; empty where nothing does.
         padded: Path from the scheduler to the batch size of the target's graph.
-        ready: Places and functions of which one is called first once the results are there.
-    """
-
-    __slots__ = ("counter", "counts", "numbered", "padded", "ready", "since")
-
-    def __init__(self, columns: list[str]) -> None:
-        since, number, counts, counter, graph, ready = columns
-        self.since = parsed(since) or OLDEST
-        self.numbered = number == "batch"
-        where, _, name = counts.partition(".")
-        name, _, surplus = name.partition("-")
-        self.counts: Counts = (where if name else RESULT, name, int(surplus or 0))
-        self.counter = counter if counter != "-" else ""
-        self.padded = f"tp_worker.model_runner.{graph}.bs"
-        self.ready = [split(path) for path in READY[ready].split()]
-
-
-class WorkerRow:
-    """How the phases of one kind of worker are bounded, in a range of releases.
-
-    Args:
-        columns: A row of WORKERS.
-
-    Attributes:
+        ready: Paths of functions of which one is called first once the results are there.
         worker: Name of a class in the worker's MRO; empty for any.
-        since: First release.
+        since: First release of the worker's row.
         targets: Functions, and the phases that begin at their call and at their return.
         sizes: The function of the worker at whose call it says how large its draft is.
         early: Whether the worker itself hands out the tokens.
-        counted: Whether the correct drafts are told.
-        step: Place and function of one forward of the draft model.
-        steps: Place and function that make all of them where no graph runs.
-        graphs: Place and function that run a part of the cycle as a graph, and the part. Where
-            the server has no graphs there is nothing at the place.
+        step: Path of one forward of the draft model; empty where it has none to be seen.
+        steps: Path of what makes all of them where no graph runs; empty where nothing does.
+        graphs: Path of the functions that run a part of the cycle as a graph, and the part.
+            Where the server has no graphs there is nothing at the path.
         tried: Releases on which it ran.
         lacks: What it does not show.
+        untried: Why the rows may not fit the server, a sentence; empty where they were seen to.
     """
 
-    __slots__ = (
-        "counted",
-        "early",
-        "graphs",
-        "lacks",
-        "since",
-        "sizes",
-        "step",
-        "steps",
-        "targets",
-        "tried",
-        "worker",
-    )
+    def __init__(self, release: list[str], worker: list[str]) -> None:
+        self.untried = ""
+        self._take_release(*release)
+        self._take_worker(*worker)
 
-    def __init__(self, columns: list[str]) -> None:
-        worker, since, shape, commit, step, graphs, tokens, lacks, tried = columns
-        self.worker = worker if worker != "-" else ""
+    @property
+    def name(self) -> str:
+        """Which rows these are, for people."""
+        return f"{self.worker or 'unknown worker'} since {spelled(max(self.release, self.since))}"
+
+    def _take_release(  # noqa: PLR0913, PLR0917 - as many as there are columns
+        self, since: str, number: str, counts: str, counter: str, graph: str, ready: str
+    ) -> None:
+        self.release = parsed(since) or OLDEST
+        self.numbered = number == "batch"
+        where, _, name = counts.partition(".")
+        name, _, surplus = name.partition("-")
+        self.counts: Counts = (where, name, int(surplus or 0)) if name else UNCOUNTED
+        self.counter = counter.strip("-")
+        self.padded = f"tp_worker.model_runner.{graph}.bs"
+        self.ready = READY[ready].split()
+
+    def _take_worker(  # noqa: PLR0913, PLR0917 - the same
+        self,
+        worker: str,
+        since: str,
+        shape: str,
+        commit: str,
+        step: str,
+        graphs: str,
+        tokens: str,
+        lacks: str,
+        tried: str,
+    ) -> None:
+        self.worker = worker.strip("-")
         self.since = parsed(since) or OLDEST
-        self.targets: list[Target] = []
         self.sizes = ""
+        self.targets: list[Target] = []
         for path, enter, *more in rows(SHAPES[shape]):
-            place, function = split(path)
-            self.targets.append((place, function, PHASES[enter], PHASES[more[0] if more else "-"]))
+            self.targets.append((path, PHASES[enter], PHASES[more[0]] if more else 0))
             if "sizes" in more:
-                self.sizes = function
+                self.sizes = path
         if commit != "-":
-            place, function = split(COMMITS[commit])
-            place = f"module:sglang.srt.speculative.{place}"
-            self.targets.append((place, function, 0, Ph.VERIFY_COMMIT))
-        self._find_draft(shape, step, graphs)
+            path = f"module:sglang.srt.speculative.{COMMITS[commit]}"
+            self.targets.append((path, 0, Ph.VERIFY_COMMIT))
         self.early = tokens == "early"
-        self.counted = "counts" not in lacks
-        self.lacks = [LACKS[lack] for lack in lacks.split(",") if lack != "-"]
-        self.tried = [parsed(release) for release in tried.split(",")]
+        if "counts" in lacks:
+            self.counts = UNCOUNTED
+        elif self.early and self.counter:
+            self.counts = (REQUEST, self.counter, 0)
+        self.lacks: list[str] = []
+        for lack in lacks.split(","):
+            if lack != "-":
+                self.lacks.append(LACKS[lack])
+        self.tried = list(map(parsed, tried.split(",")))
+        self._find_draft(shape, step, graphs)
 
     def _find_draft(self, shape: str, step: str, graphs: str) -> None:
         """Where the draft model runs, step by step or as a graph."""
         below = shape == "v2"
         drafter = "worker.draft_worker" if below else "worker"
-        runner = f"{drafter}.draft_runner" if below else f"{drafter}.draft_model_runner"
-        self.step = self.steps = None
-        if step != "-":
-            self.step = (runner + (".model" if step == "model" else ""), "forward")
-            if not shape.startswith("dflash"):
-                self.steps = (drafter, "draft_forward")
+        runner = "draft_runner" if below else "draft_model_runner"
+        forward = {"runner": ".forward", "model": ".model.forward"}.get(step)
+        self.step = f"{drafter}.{runner}{forward}" if forward else ""
+        self.steps = f"{drafter}.draft_forward" if forward and "dflash" not in shape else ""
+        self.graphs: list[tuple[str, int]] = []
         function, _, alone = graphs.partition("/")
-        self.graphs: list[tuple[str, str, int]] = []
         if function != "-":
-            self.graphs.append((f"{drafter}.cuda_graph_runner", function, Graph.DRAFT))
+            runner = f"{drafter}.cuda_graph_runner"
+            self.graphs.append((f"{runner}.{function}", Graph.DRAFT))
             if not alone:
-                place = f"{drafter}.cuda_graph_runner_for_draft_extend"
-                self.graphs.append((place, function, Graph.DRAFT_EXTEND))
-
-
-class Chosen:
-    """The rows for one server.
-
-    Attributes:
-        release: Of its scheduler.
-        worker: Of its worker.
-        known: Whether the worker is.
-        counts: Where the correct drafts are.
-        name: Which rows these are, for people.
-        untried: Why they may not fit, a sentence; empty where they were seen to.
-    """
-
-    __slots__ = ("counts", "known", "name", "release", "untried", "worker")
-
-    def __init__(self, release: Release, worker: WorkerRow, untried: str) -> None:
-        self.release = release
-        self.worker = worker
-        self.known = bool(worker.worker)
-        self.untried = untried
-        since = max(release.since, worker.since)
-        self.name = f"{worker.worker or 'unknown worker'} since {spelled(since)}"
-        self.counts: Counts = release.counts
-        if not worker.counted:
-            self.counts = (RESULT, "", 0)
-        elif worker.early and release.counter:
-            self.counts = (REQUEST, release.counter, 0)
+                self.graphs.append((f"{runner}_for_draft_extend.{function}", Graph.DRAFT_EXTEND))
 
 
 def choose(text: str, worker: type, *, speculates: bool) -> Chosen:
@@ -355,17 +326,30 @@ def choose(text: str, worker: type, *, speculates: bool) -> Chosen:
     """
     found = parsed(text)
     version = min(max(found or NEWEST, OLDEST), NEWEST)
-    release = next(row for row in rows(RELEASES) if (parsed(row[0]) or NEWEST) <= version)
-    ancestors = [kind.__name__ for kind in worker.__mro__]
-    shape = "unknown-verifying" if hasattr(worker, "verify") else "unknown"
-    columns = ["-", "0.4.6", shape, *"------"]
-    for row in rows(WORKERS):
-        plain = row[2] == "plain" and row[0] != worker.__name__
-        if row[0] in ancestors and not (plain and speculates) and parsed(row[1]) <= version:  # type: ignore[operator] # every row has a release
-            columns = row
+    for release in rows(RELEASES):
+        if (parsed(release[0]) or NEWEST) <= version:
             break
-    chosen = WorkerRow(columns)
-    return Chosen(Release(release), chosen, _doubt(text, found, version, chosen))
+    ancestors = {kind.__name__ for kind in worker.__mro__}
+    for row in rows(WORKERS):
+        other = speculates and row[2] == "plain" and row[0] != worker.__name__
+        if row[0] in ancestors and not other and (parsed(row[1]) or NEWEST) <= version:
+            break
+    else:
+        row = ["-", "0.4.6", "unknown", *"------"]
+        if hasattr(worker, "verify"):
+            row[2] = "unknown-verifying"
+    chosen = Chosen(release, row)
+    if found != version:
+        chosen.untried = (
+            f"SGLang {text or 'of unknown release'} is none of the releases {spelled(OLDEST)} to "
+            f"{spelled(NEWEST)} that spectrace knows: traced as {spelled(version)}, untried."
+        )
+    elif chosen.worker and version not in chosen.tried:
+        chosen.untried = (
+            f"Untried: {chosen.worker} of SGLang {text} was checked against its sources, "
+            "but never traced while it ran."
+        )
+    return chosen
 
 
 def rows(table: str) -> Iterator[list[str]]:
@@ -373,27 +357,6 @@ def rows(table: str) -> Iterator[list[str]]:
     for line in table.splitlines():
         if line and not line.startswith("#"):
             yield line.split()
-
-
-def split(path: str) -> tuple[str, str]:
-    """The place and the function of a path."""
-    place, _, function = path.rpartition(".")
-    return place, function
-
-
-def _doubt(text: str, found: Version | None, version: Version, row: WorkerRow) -> str:
-    """Why the row may not fit, a sentence, or nothing."""
-    if found != version:
-        return (
-            f"SGLang {text or 'of unknown release'} is none of the releases {spelled(OLDEST)} to "
-            f"{spelled(NEWEST)} that spectrace knows: traced as {spelled(version)}, untried."
-        )
-    if row.worker and version not in row.tried:
-        return (
-            f"Untried: {row.worker} of SGLang {text} was checked against its sources, "
-            "but never traced while it ran."
-        )
-    return ""
 
 
 def spelled(version: Version) -> str:
@@ -410,15 +373,12 @@ def parsed(text: str) -> Version | None:
     numbers = []
     post = 0
     for part in text.partition("+")[0].split("."):
-        if part.startswith("post"):
-            post = _leading(part[4:])
-        elif part[:1].isdigit():
-            numbers.append(_leading(part))
+        digits = part.removeprefix("post")
+        number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
+        if number and digits != part:
+            post = int(number)
+        elif number:
+            numbers.append(int(number))
     if len(numbers) < 3 or not any(numbers):  # noqa: PLR2004 - major, minor, patch
         return None
     return numbers[0], numbers[1], numbers[2], post
-
-
-def _leading(text: str) -> int:
-    digits = text[: len(text) - len(text.lstrip("0123456789"))]
-    return int(digits or 0)
