@@ -42,13 +42,13 @@ class Older:
     )
 
     def __init__(self, chosen: releases.Chosen, *, staged: bool) -> None:
-        self._numbered = chosen.release.numbered
+        self._numbered = chosen.numbered
         self._counts = chosen.counts
         self._staged = staged
         self._waiting: list[tuple[int, int]] = []  # identity of result or batch, its cycle
         self._verified: Any = None
         self._sums: list[tuple[int, int]] = []  # verifies and correct drafts of each request
-        self.is_early = chosen.worker.early
+        self.is_early = chosen.early
         self.early: Any = None
 
     @property

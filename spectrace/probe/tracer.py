@@ -153,10 +153,9 @@ class Tracer:
         else:
             self._missing.append(label)
 
-    def _hook_place(
-        self, start: _Start, place: str, name: str, make: Callable[[Function], Function]
-    ) -> None:
-        """Hooks a function of what stands at `place`; notes what is not there."""
+    def _hook_path(self, start: _Start, path: str, make: Callable[[Function], Function]) -> None:
+        """Hooks the function at a path of the table; notes what is not there."""
+        place, _, name = path.rpartition(".")
         owner = _owner_at(start, place)
         if isinstance(owner, type):
             self._hook(owner, name, make)
@@ -183,7 +182,7 @@ class Tracer:
         device = str(getattr(scheduler, "device", ""))
         self._info.update(
             worker=type(worker).__name__,
-            known_worker=chosen.known,
+            known_worker=bool(chosen.worker),
             row=chosen.name,
             untried=chosen.untried,
             algorithm=algorithm,
@@ -217,46 +216,43 @@ class Tracer:
         self._sizes = tuple(
             (name, getattr(arguments, argument, None) or 0) for name, argument in engine.SIZES
         )
-        self._sized = bool(chosen.worker.sizes)
-        self._missing += chosen.worker.lacks
+        self._sized = bool(chosen.sizes)
+        self._missing += chosen.lacks
         where, self._counts, surplus = chosen.counts
         usual = where == releases.RESULT and self._counts and not surplus
-        if not (usual and chosen.release.numbered and not chosen.worker.early):
+        if not (usual and chosen.numbered and not chosen.early):
             stages = getattr(scheduler, "pp_size", 1) or 1
             self._older = older.Older(chosen, staged=stages > 1)
 
     def _hook_worker(self, start: _Start, chosen: releases.Chosen) -> None:
         recorder = self._recorder
-        row = chosen.worker
-        for place, function, enter, leave in row.targets:
+        for path, enter, leave in chosen.targets:
             if enter == releases.TARGET:
                 make = around_target(recorder)
             else:
-                note = self._note_sizes if (place, function) == ("worker", row.sizes) else None
+                note = self._note_sizes if path == chosen.sizes else None
                 make = boundary(recorder, enter, leave, note)
-            self._hook_place(start, place, function, make)
-        if self._older is not None and self._older.wants_verified and row.sizes:
+            self._hook_path(start, path, make)
+        if self._older is not None and self._older.wants_verified and chosen.sizes:
             make = with_result(recorder, self._older.keep_verified)
-            self._hook_place(start, "worker", row.sizes, make)
-        for place, function in chosen.release.ready:
-            make = before_call(recorder, recorder.mark_result)
-            self._hook_place(start, place, function, make)
+            self._hook_path(start, chosen.sizes, make)
+        for path in chosen.ready:
+            self._hook_path(start, path, before_call(recorder, recorder.mark_result))
 
     def _hook_graphs(self, start: _Start, chosen: releases.Chosen) -> None:
         """Hooks what tells graphs and eager runs apart, and the steps of an eager draft."""
         recorder = self._recorder
-        row = chosen.worker
-        self._padded = chosen.release.padded
-        self._has_extend = any(part == Graph.DRAFT_EXTEND for _, _, part in row.graphs)
-        if row.step is not None:
-            self._hook_place(start, *row.step, before_call(recorder, recorder.mark_step))
-        if row.steps is not None:
-            make = after_call(recorder, recorder.mark_steps_done)
-            self._hook_place(start, *row.steps, make)
-        for place, function, part in row.graphs:
-            if _owner_at(start, place) is not None:  # else the server runs without graphs
+        self._padded = chosen.padded
+        if chosen.step:
+            self._hook_path(start, chosen.step, before_call(recorder, recorder.mark_step))
+        if chosen.steps:
+            self._hook_path(start, chosen.steps, after_call(recorder, recorder.mark_steps_done))
+        for path, part in chosen.graphs:
+            self._has_extend |= part == Graph.DRAFT_EXTEND
+            # Where the server runs without graphs there is nothing.
+            if _owner_at(start, path.rpartition(".")[0]) is not None:
                 make = before_call(recorder, partial(recorder.ran, part, Graph.GRAPH))
-                self._hook_place(start, place, function, make)
+                self._hook_path(start, path, make)
 
     def _make_timers(self, device: str) -> str:
         """Gives the recorder what times the device; says why where nothing can."""

@@ -9,7 +9,7 @@ import pytest
 
 from spectrace.probe.engines import sglang as engine
 from spectrace.probe.engines import sglang_releases as table
-from spectrace.probe.engines.sglang_releases import Release, WorkerRow
+from spectrace.probe.engines.sglang_releases import Chosen
 from tests.helpers import wheels
 from tests.helpers.sources import Sources, read
 
@@ -31,6 +31,9 @@ RELEASES = (
     *("0.5.20", "0.5.23"),
 )
 MODULE = "module:sglang.srt."
+SCHEDULER_ROWS, WORKER_ROWS = list(table.rows(table.RELEASES)), list(table.rows(table.WORKERS))
+SCHEDULERS = [Chosen(row, WORKER_ROWS[-1]) for row in SCHEDULER_ROWS]
+WORKERS = [Chosen(SCHEDULER_ROWS[-1], row) for row in WORKER_ROWS]
 
 # The classes that stand at the places of the table, where their names do not say it.
 DRAFT_WORKERS = {
@@ -70,15 +73,15 @@ def version(release: str) -> table.Version:
     return numbers
 
 
-def scheduler_row(release: str) -> Release:
+def scheduler_row(release: str) -> Chosen:
     """The row of its scheduler."""
-    return next(row for row in table.RELEASES if row.since <= version(release))
+    return next(row for row in SCHEDULERS if row.release <= version(release))
 
 
-def worker_rows(release: str) -> list[WorkerRow]:
+def worker_rows(release: str) -> list[Chosen]:
     """The newest row of each kind of worker that the release has."""
-    rows: dict[str, WorkerRow] = {}
-    for row in table.WORKERS:
+    rows: dict[str, Chosen] = {}
+    for row in WORKERS:
         if row.since <= version(release) and row.worker in sources(release).classes:
             rows.setdefault(row.worker, row)
     return list(rows.values())
@@ -100,8 +103,9 @@ def class_at(code: Sources, place: str, worker: str) -> str:
     return worker if place == "worker" else AT_SCHEDULER[place]
 
 
-def check_target(code: Sources, place: str, function: str, worker: str) -> None:
+def check_target(code: Sources, path: str, worker: str) -> None:
     """A function of the table is defined where it is looked for, and something calls it."""
+    place, _, function = path.rpartition(".")
     where = f"{worker}: {place}.{function}"
     assert function in code.calls, f"nobody calls {where}"
     module = place.removeprefix(MODULE)
@@ -175,7 +179,7 @@ def test_counts_are_where_the_row_says(release: str) -> None:
     if row.counter:
         assert code.has_attribute("Req", row.counter)
     else:
-        later = {release.counter for release in table.RELEASES} - {""}
+        later = {row.counter for row in SCHEDULERS} - {""}
         assert not any(code.has_attribute("Req", counter) for counter in later)
 
 
@@ -195,8 +199,8 @@ def test_the_target_models_graph_is_where_the_row_says(release: str) -> None:
 def test_what_tells_that_counts_are_ready_is_called(release: str) -> None:
     """Each function that may end the waiting is there and is called."""
     code = sources(release)
-    for place, function in scheduler_row(release).ready:
-        check_target(code, place, function, "")
+    for path in scheduler_row(release).ready:
+        check_target(code, path, "")
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -206,13 +210,12 @@ def test_every_function_of_every_worker_is_there_and_is_called(release: str) -> 
     rows = worker_rows(release)
     assert rows
     for row in rows:
-        for place, function, *_ in row.targets:
-            check_target(code, place, function, row.worker)
-        for named in (row.step, row.steps, *(graph[:2] for graph in row.graphs)):
-            if named is not None:
-                check_target(code, *named, row.worker)
-        if row.sizes:
-            assert ("worker", row.sizes) in [target[:2] for target in row.targets]
+        paths = [path for path, _, _ in row.targets]
+        graphs = [path for path, _ in row.graphs]
+        for path in (*paths, row.step, row.steps, *graphs):
+            if path:
+                check_target(code, path, row.worker)
+        assert row.sizes in ("", *paths)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -241,9 +244,9 @@ def ancestors(code: Sources, name: str) -> list[str]:
 
 def test_rows_are_in_the_order_in_which_they_are_tried() -> None:
     """The newest comes first, of the scheduler and of each kind of worker."""
-    sinces = [row.since for row in table.RELEASES]
+    sinces = [row.release for row in SCHEDULERS]
     assert sinces == sorted(sinces, reverse=True)
     assert sinces[-1] == table.OLDEST
-    for worker in {row.worker for row in table.WORKERS}:
-        of_worker = [row.since for row in table.WORKERS if row.worker == worker]
+    for worker in {row.worker for row in WORKERS}:
+        of_worker = [row.since for row in WORKERS if row.worker == worker]
         assert of_worker == sorted(set(of_worker), reverse=True)

@@ -291,5 +291,5 @@ def test_the_numbers_of_a_release(text: str, numbers: table.Version | None) -> N
 def test_a_worker_that_only_derives_from_the_plain_one_is_not_taken_for_it() -> None:
     """On a server that speculates it is an unknown worker; on another it decodes."""
     kind = type("SomeWorker", (simulated.TpModelWorker,), {})
-    assert not table.choose("0.5.23", kind, speculates=True).known
-    assert table.choose("0.5.23", kind, speculates=False).known
+    assert not table.choose("0.5.23", kind, speculates=True).worker
+    assert table.choose("0.5.23", kind, speculates=False).worker
