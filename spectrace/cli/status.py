@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from spectrace.attach import discover, procfs, ring_file
+from spectrace.attach import discover, procfs, ring_file, sleepers
 from spectrace.attach.modes import MODES
 from spectrace.cli import numbers
 from spectrace.cli.output import OutputConsole
@@ -28,6 +28,7 @@ _STATES = {
     State.FAILED: "failed",
 }
 _MODES = {number: mode.value for mode, number in MODES.items()}
+_PLUGIN_SLEEPS = "not traced, plugin asleep"
 _NS_PER_S = 1e9
 _QUIET_S = 3.0  # a reader gives a sign of life many times a second
 
@@ -38,8 +39,8 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: Name of the rank.
         pid: Its process.
-        state: `not traced`, `not started`, `loaded`, `armed`, `traced`, `left`, `failed`, or
-            why it cannot be told.
+        state: `not traced`, `not traced, plugin asleep`, `not started`, `loaded`, `armed`,
+            `traced`, `left`, `failed`, or why it cannot be told.
         controller_pid: Process that traces it, None where nobody does any more.
         cycles: Cycles recorded so far, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
@@ -108,6 +109,8 @@ def look_at(rank: Rank) -> RankStatus:
 
 def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
     """The status in a mapped ring; `now_ns` is CLOCK_MONOTONIC."""
+    if sleepers.is_asleep(view):
+        return RankStatus(name=rank.name, pid=rank.pid, state=_PLUGIN_SLEEPS)
     controller = view.word(Word.CONTROLLER_PID)
     quiet_s = (now_ns - view.word(Word.HEARTBEAT_NS)) / _NS_PER_S
     controlled = controller and quiet_s < _QUIET_S and procfs.is_alive(controller)
