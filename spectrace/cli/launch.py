@@ -41,7 +41,8 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
 
 _GRACE_S = 30.0
-_LOOK_S = 1.0
+_LOOK_S = 2.0  # between two looks at the machine's processes, and for how long there are any
+_GROWTH_S = 120.0
 _POLL_S = 0.1
 _FAILED = 1
 
@@ -62,13 +63,14 @@ class StopOrGrowth(Stop):
         self._server = server
         self._pids = {rank.pid for rank in run.ranks}
         self._looked_s = time.monotonic()
+        self._until_s = self._looked_s + _GROWTH_S
         self.grown: Run | None = None
 
     @property
     def requested(self) -> bool:  # type: ignore[override]  # read-only here
         """Whether the session is to end."""
         now_s = time.monotonic()
-        if now_s - self._looked_s >= _LOOK_S:
+        if self._looked_s + _LOOK_S <= now_s < self._until_s:
             self._looked_s = now_s
             run = self._server.find()
             if run is not None and {rank.pid for rank in run.ranks} > self._pids:
