@@ -25,7 +25,7 @@ from spectrace.errors import SpectraceError
 
 T = TypeVar("T")
 
-_PATIENCE_S = 2.0  # for a call: the functions take microseconds, gdb itself does not
+_PATIENCE_S = 5.0  # for a call: the functions take microseconds, gdb on a busy machine does not
 _ATTACH_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 10.0
 _NOWHERE = "/nonexistent"
@@ -52,6 +52,10 @@ class Debugger:
         gdb: The program, started and not yet attached.
     """
 
+    # Where the thread sleeps is not asked, so that the loader is always queued.
+    asleep_in: int | None = None
+    waits_for_lock = False
+
     def __init__(self, pid: int, gdb: subprocess.Popen[str]) -> None:
         self._pid = pid
         self._gdb = gdb
@@ -76,10 +80,6 @@ class Debugger:
             SpectraceError: gdb says that it could not.
         """
         self._ask("-target-detach", _ATTACH_TIMEOUT_S)
-
-    # Where the thread sleeps is not asked, so that the loader is always queued.
-    asleep_in: int | None = None
-    waits_for_lock = False
 
     def end_sleep(self) -> None:
         """Nothing: gdb itself has ended a wait for a lock, which then goes on."""

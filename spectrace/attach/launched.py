@@ -17,6 +17,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Run
 
 _POLL_S = 0.1
+_LOOK_S = 0.25  # every process of the machine is looked at
 _SETTLED_S = 1.0  # ranks of a server start within less, one after the other
 _OF_A_SIGNAL = 128  # what a shell adds to the number
 
@@ -84,7 +85,7 @@ class Launched:
                 known, since_s = pids, time.monotonic()
             elif run is not None and time.monotonic() - since_s >= _SETTLED_S:
                 return run
-            time.sleep(_POLL_S)
+            time.sleep(_LOOK_S)
         return None
 
     def stop(self, grace_s: float) -> None:
@@ -93,12 +94,20 @@ class Launched:
         Args:
             grace_s: How long it has to answer the requests under way and to end.
         """
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()  # it alone: it takes the end of a rank for a crash
+        for pid in self._heads():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         if not self._is_gone(grace_s):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._is_gone(grace_s)
+
+    def _heads(self) -> list[int]:
+        """What is told to end: a server takes the end of a rank for a crash, a shell tells none."""
+        if self.exit_code is not None:
+            return []
+        run = self.find()
+        return list(dict.fromkeys((*([run.server_pid] if run else []), self.pid)))
 
     def _is_gone(self, within_s: float) -> bool:
         """Waits until no process of its group is left; gives whether that came to be."""

@@ -25,6 +25,11 @@ def name_of(ring: RingView) -> str:
     return _NAMES.get(ring.word(Word.ORIGIN), "")
 
 
+def is_asleep(ring: RingView) -> bool:
+    """Whether the ring is one of a plugin that waits for a reader."""
+    return name_of(ring) == "plugin" and ring.word(Word.STATE) not in _AWAKE
+
+
 def wake(pid: int, ring: RingView, units: int) -> None:
     """Says that the process is about to be traced; it will be once JOINS has grown.
 

@@ -183,7 +183,7 @@ _WAYS = {
 
 
 def stall_lines(stalls: tuple[Stall, ...], *, over: bool = False) -> list[str]:
-    """For each rank, how long attaching held up its main thread.
+    """For each rank, how long attaching held up its main thread, and which ways were closed.
 
     Args:
         stalls: Of the ranks.
@@ -194,7 +194,8 @@ def stall_lines(stalls: tuple[Stall, ...], *, over: bool = False) -> list[str]:
         if over
         else " so far; the worker is hooked at its next cycle."
     )
-    return [
+    reasons = [f"{stall.rank}: {reason}" for stall in stalls for reason in stall.closed]
+    return reasons + [
         f"{stall.rank} was held up for {numbers.milliseconds(stall.total_ms)}"
         f"{_WAYS.get(stall.way, '')}: "
         f"stop {numbers.milliseconds(stall.stop_ms)}, "

@@ -30,6 +30,13 @@ def ways_of_this_machine() -> list[tuple[Method, Path]]:
     return found
 
 
+def one_of_each_way() -> list[tuple[Method, Path]]:
+    """Each way in once, with the first interpreter that allows it."""
+    return list(
+        {method: (method, python) for method, python in ways_of_this_machine()[::-1]}.values()
+    )
+
+
 def stress(method: Method, python: Path, finish: Path, count: int) -> str:
     """Attaches and detaches `count` times; gives in a line for how long the process stood.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from examples.sglang_cpu.load import generate
@@ -108,6 +109,14 @@ def test_the_server_is_traced_from_its_first_cycle_on(launched: LaunchedServer) 
     assert rank["way"] == "plugin"
     (stall,) = report["stall"]
     assert stall["stop_ms"] == 0
+
+
+def test_processes_that_are_no_scheduler_have_nothing(launched: LaunchedServer) -> None:
+    """Of all processes of the server, which load the plugin too, the scheduler alone has a ring."""
+    root = psutil.Process(launched.reports()[0]["server_pid"])
+    pids = [root.pid, *(child.pid for child in root.children(recursive=True))]
+    assert len(pids) > 2
+    assert [pid for pid in pids if ring_file.ring_path(pid).exists()] == [launched.rank()]
 
 
 def test_taken_out_from_elsewhere_the_server_runs_on(launched: LaunchedServer) -> None:

@@ -14,7 +14,7 @@ import pytest
 from spectrace.attach import elf, handle, inject, leave, ring_file, ways
 from spectrace.attach.ways import Method, Way
 from spectrace.errors import SpectraceError
-from tests.helpers.stress import stress, ways_of_this_machine
+from tests.helpers.stress import one_of_each_way, stress
 from tests.integration.attach_targets import (
     BUSY,
     FLEETING,
@@ -42,7 +42,7 @@ def attach(
     return inject.put_in(rank_of(process), options=options, sources=code)
 
 
-@pytest.mark.parametrize(("method", "python"), ways_of_this_machine(), ids=str)
+@pytest.mark.parametrize(("method", "python"), one_of_each_way(), ids=str)
 def test_a_process_that_allocates_in_four_threads_survives(
     method: Method, python: Path, tmp_path: Path
 ) -> None:

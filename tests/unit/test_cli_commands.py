@@ -277,8 +277,7 @@ def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) ->
         {
             "untried": "Untried: a release.",
             "missing": ["Worker.draft", "Worker.verify"],
-            "ranges": "NVTX on",
-            "ranges_error": "RuntimeError: full",
+            "ranges": "NVTX off: it failed with RuntimeError: full",
         }
     )
     writer.close()
@@ -296,7 +295,7 @@ def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) ->
     assert status.notes([server]) == [
         "70: Untried: a release.",
         "70: Not seen: Worker.draft, Worker.verify.",
-        "70: NVTX off after an error: RuntimeError: full",
+        "70: NVTX off: it failed with RuntimeError: full",
         "70: TP0: 1,234 boundaries of the device were not timed.",
         "70: TP1: 1,234 boundaries of the device were not timed.",
     ]

@@ -17,6 +17,7 @@ from spectrace import plugin
 from spectrace.attach import inject, leave, ring_file
 from spectrace.attach.handle import Attached, Options
 from spectrace.attach.ways import Method, Way
+from spectrace.cli.status import look_at
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -129,14 +130,14 @@ def test_put_to_sleep_it_leaves_everything_as_it_found_it(sleeping: Sleeping) ->
     """After 20 times the classes hold the very objects of before, the dormant look among them."""
     kinds = (Scheduler, simulated.EAGLEWorkerV2, simulated.DraftWorker, simulated.Processor)
     before = [dict(vars(kind)) for kind in kinds]
-    maps = Path("/proc/self/maps")
     for _ in range(20):
         attached = sleeping.join()
         sleeping.step()
         assert vars(Scheduler)["run_batch"] is not sleeping.dormant
         sleeping.leave(attached)
         assert [dict(vars(kind)) for kind in kinds] == before
-    assert maps.read_text().count(sleeping.path.name) == 1  # the header, for the look
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    assert not any(line.endswith(sleeping.path.name) for line in maps)  # the look maps it unnamed
 
 
 def test_it_sleeps_again_without_a_reader_and_keeps_its_file(
@@ -227,6 +228,16 @@ def test_an_error_while_waking_is_written_down(
     sleeping.step()
     assert sleeping.state() == State.TRACING
     sleeping.leave(again)
+
+
+def test_its_status_is_that_it_sleeps(sleeping: Sleeping) -> None:
+    """A plugin that nobody has woken is no tracing, and says so."""
+    assert look_at(RANK).state == "asleep"
+    attached = sleeping.join()
+    sleeping.step()
+    assert look_at(RANK).state == "traced"
+    sleeping.leave(attached)
+    assert look_at(RANK).state == "asleep"
 
 
 @pytest.mark.parametrize("method", [Method.REMOTE_EXEC, Method.PTRACE, Method.GDB])
