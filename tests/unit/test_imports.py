@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loop": {"probe"},
     "collect": {"model", "probe.layout"},
     "analysis": {"model"},
-    "attach": {"model", "collect", "probe.layout"},
+    "attach": {"model", "collect", "probe.layout", "probe.engines"},
     "otlp": {"model"},
     "store": {"model"},
     "server": {"model", "otlp", "store", "analysis", "attach"},

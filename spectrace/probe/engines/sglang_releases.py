@@ -2,20 +2,25 @@
 
 Read in the sources of the releases 0.4.6 to 0.5.23; `tests/integration/test_release_table.py`
 reads them again. A row holds from its release to that of the next newer row. What a release
-does not show is named in `lacks`, and nothing is put in its place. The tables are text, since
-the server reads one string much faster than as many objects: only rows that are used become any.
+does not show is named in `lacks`, and nothing is put in its place. The tables stay outside the
+server, which is given a digest of them: see `sglang_rows.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import marshal
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from ..layout import Graph, Ph  # noqa: TID252 - the probe runs under another package name
+from ..layout import Graph, Ph  # noqa: TID252 - as the modules of the probe do
+from . import sglang as engine
+from .sglang_rows import OLDEST, UNKNOWN, UNKNOWN_VERIFYING, parsed, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Version = tuple[int, int, int, int]  # the last number is that of a post release
+    from .sglang_rows import Version
+
     # Where the correct drafts of each request are found when `process_batch_result` has
     # returned: in the result, in what `verify` gave back or in the request, which has the sum
     # of all its cycles; under which name, empty for nowhere; and how many tokens of each
@@ -23,18 +28,7 @@ if TYPE_CHECKING:
     Counts = tuple[str, str, int]
     Target = tuple[str, int, int]  # path of a function, and the phases at call and return
 
-OLDEST: Version = (0, 4, 6, 0)
-NEWEST: Version = (0, 5, 23, 0)
-
-# Attributes of the scheduler: the first that is there and not None is the worker. Releases
-# before 0.5.3 lack the first.
-WORKER_NAMES = ("model_worker", "draft_worker", "tp_worker")
-
-RESULT, VERIFIED, REQUEST = "result", "verify", "request"
-UNCOUNTED: Counts = (RESULT, "", 0)
-VERIFIED_PLACE = 1  # of the verify output in what `verify` gives back
-VERIFIES = "spec_verify_ct"  # of a request: its verifies
-TARGET = -1  # in place of a phase: see SHAPES
+UNCOUNTED: Counts = (engine.RESULT, "", 0)
 
 # The scheduler. `number`: whether a batch carries that of its cycle, as `forward_iter`, or not.
 # `counts`: the correct drafts of each request, of the result or of what `verify` gave back.
@@ -203,7 +197,7 @@ LACKS = {
 
 PHASES = {
     "-": 0,
-    "target": TARGET,
+    "target": engine.TARGET,
     "forward": Ph.FORWARD,
     "draft": Ph.DRAFT,
     "verify": Ph.VERIFY,
@@ -211,6 +205,9 @@ PHASES = {
     "draft_extend": Ph.DRAFT_EXTEND,
     "schedule": Ph.SCHEDULE,
 }
+
+
+MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
 
 class Chosen:
@@ -238,18 +235,16 @@ class Chosen:
             Where the server has no graphs there is nothing at the path.
         tried: Releases on which it ran.
         lacks: What it does not show.
-        untried: Why the rows may not fit the server, a sentence; empty where they were seen to.
+        untried: Why the rows may not fit the server, a sentence; `sglang_rows` tells.
+        name: Which rows these are, for people.
     """
 
     def __init__(self, release: list[str], worker: list[str]) -> None:
         self.untried = ""
         self._take_release(*release)
         self._take_worker(*worker)
-
-    @property
-    def name(self) -> str:
-        """Which rows these are, for people."""
-        return f"{self.worker or 'unknown worker'} since {spelled(max(self.release, self.since))}"
+        since = spelled(max(self.release, self.since))
+        self.name = f"{self.worker or 'unknown worker'} since {since}"
 
     def _take_release(  # noqa: PLR0913, PLR0917 - as many as there are columns
         self, since: str, number: str, counts: str, counter: str, graph: str, ready: str
@@ -290,7 +285,7 @@ class Chosen:
         if "counts" in lacks:
             self.counts = UNCOUNTED
         elif self.early and self.counter:
-            self.counts = (REQUEST, self.counter, 0)
+            self.counts = (engine.REQUEST, self.counter, 0)
         self.lacks: list[str] = []
         for lack in lacks.split(","):
             if lack != "-":
@@ -315,41 +310,41 @@ class Chosen:
                 self.graphs.append((f"{runner}_for_draft_extend.{function}", Graph.DRAFT_EXTEND))
 
 
-def choose(text: str, worker: type, *, speculates: bool) -> Chosen:
-    """The rows for a release and a kind of worker.
-
-    Args:
-        text: The release as `sglang.__version__` spells it.
-        worker: The worker's class.
-        speculates: Whether the server does; a worker that derives from the plain one is then
-            not taken for it.
-    """
-    found = parsed(text)
-    version = min(max(found or NEWEST, OLDEST), NEWEST)
-    for release in rows(RELEASES):
-        if (parsed(release[0]) or NEWEST) <= version:
-            break
-    ancestors = {kind.__name__ for kind in worker.__mro__}
+@cache
+def digest() -> dict[str, bytes]:
+    """All rows as `sglang_rows.DIGEST` has them."""
+    kinds: dict[str, list[list[str]]] = {}
     for row in rows(WORKERS):
-        other = speculates and row[2] == "plain" and row[0] != worker.__name__
-        if row[0] in ancestors and not other and (parsed(row[1]) or NEWEST) <= version:
-            break
-    else:
-        row = ["-", "0.4.6", "unknown", *"------"]
-        if hasattr(worker, "verify"):
-            row[2] = "unknown-verifying"
-    chosen = Chosen(release, row)
-    if found != version:
-        chosen.untried = (
-            f"SGLang {text or 'of unknown release'} is none of the releases {spelled(OLDEST)} to "
-            f"{spelled(NEWEST)} that spectrace knows: traced as {spelled(version)}, untried."
-        )
-    elif chosen.worker and version not in chosen.tried:
-        chosen.untried = (
-            f"Untried: {chosen.worker} of SGLang {text} was checked against its sources, "
-            "but never traced while it ran."
-        )
-    return chosen
+        kinds.setdefault(row[0], []).append(row)
+    for shape in (UNKNOWN, UNKNOWN_VERIFYING):
+        kinds[shape] = [["-", spelled(OLDEST), shape, *"------"]]
+    return {kind: _digest(of_kind) for kind, of_kind in kinds.items()}
+
+
+def _digest(workers: list[list[str]]) -> bytes:
+    """What holds for one kind of worker, from each release on in which anything changes."""
+    schedulers = list(rows(RELEASES))
+    changes = {_since(row) for row in (*workers, *schedulers)}
+    found = []
+    for version in sorted(changes, reverse=True):
+        worker = next((row for row in workers if _since(row) <= version), None)
+        if worker is not None:
+            release = next(row for row in schedulers if _since(row) <= version)
+            found.append((version, _dumps(vars(Chosen(release, worker)))))
+    return _dumps(found)
+
+
+def _since(row: list[str]) -> Version:
+    """The first release of a row."""
+    for cell in row[:2]:
+        version = parsed(cell)
+        if version is not None:
+            return version
+    raise ValueError(f"no release in {row}")
+
+
+def _dumps(value: Any) -> bytes:
+    return marshal.dumps(value, MARSHAL_VERSION)
 
 
 def rows(table: str) -> Iterator[list[str]]:
@@ -357,28 +352,3 @@ def rows(table: str) -> Iterator[list[str]]:
     for line in table.splitlines():
         if line and not line.startswith("#"):
             yield line.split()
-
-
-def spelled(version: Version) -> str:
-    """A release as SGLang names it."""
-    *numbers, post = version
-    return ".".join(map(str, numbers)) + (f".post{post}" if post else "")
-
-
-def parsed(text: str) -> Version | None:
-    """The numbers of a release; None if there are none.
-
-    A release candidate and a development version count as the release that they lead to.
-    """
-    numbers = []
-    post = 0
-    for part in text.partition("+")[0].split("."):
-        digits = part.removeprefix("post")
-        number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
-        if number and digits != part:
-            post = int(number)
-        elif number:
-            numbers.append(int(number))
-    if len(numbers) < 3 or not any(numbers):  # noqa: PLR2004 - major, minor, patch
-        return None
-    return numbers[0], numbers[1], numbers[2], post
