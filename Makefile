@@ -7,7 +7,7 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix ui
 UI := $(shell find ui/src -type f) $(wildcard ui/*.json ui/*.jsonc ui/*.html ui/*.ts)
 APT := $(shell [ "$$(id -u)" = 0 ] || echo sudo) apt-get
 
-.PHONY: setup server-setup browser-setup page check ui-check test soak bench demo demo-check
+.PHONY: setup server-setup tools-setup browser-setup page check ui-check test soak bench demo demo-check
 .PHONY: screenshots clean
 
 setup: .venv/.ready
@@ -29,6 +29,12 @@ server-setup: setup
 	$(BIN)/python examples/sglang_cpu/install.py
 	.venv-sglang/bin/python examples/sglang_cpu/make_models.py
 
+# gdb, and a Python that has sys.remote_exec, to test these ways in.
+tools-setup: setup
+	command -v gdb >/dev/null || { $(APT) update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq gdb >/dev/null; }
+	$(BIN)/python tests/newest_python.py
+
 browser-setup:
 	command -v chromium >/dev/null || { $(APT) update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; }
@@ -42,13 +48,13 @@ ui-check: ui/node_modules/.ready
 	$(NPM) run check --silent
 	$(NPM) test --silent
 
-test: check page server-setup browser-setup
+test: check page server-setup tools-setup browser-setup
 	$(BIN)/pytest
 
-soak: page server-setup
+soak: page server-setup tools-setup
 	$(BIN)/pytest tests/soak
 
-bench: server-setup
+bench: server-setup tools-setup
 	for script in tests/benchmarks/*.py; do $(BIN)/python $$script --json || exit 1; done
 
 demo: page server-setup

@@ -235,7 +235,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduler process of a server.
 
     Attributes:
-        name: Such as `TP0` or `DP1 TP0`.
+        name: Such as `TP0` or `DP1 TP0`; `ENGINE2 TP0` of a second engine in one program.
         pid: Process id as spectrace sees it.
     """
 

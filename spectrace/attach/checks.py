@@ -193,10 +193,6 @@ def _ring(process: Process) -> Check | None:
         return ok("spectrace", "not in it yet")
     if ring.problem:
         return fail("spectrace", ring.problem, f"spectrace detach {process.pid}")
-    if ring.controller_pid is not None:
-        return warn(
-            "spectrace",
-            f"{ring.state} by process {ring.controller_pid}",
-            f"use that one, or spectrace detach {process.pid} first",
-        )
+    if ring.controller:
+        return ok("spectrace", f"{ring.state} by {ring.controller}: attaching reads along")
     return ok("spectrace", f"{ring.state}, nobody reads: attaching takes it over")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from spectrace.attach.check import Check, ok, warn
 from spectrace.attach.facts import Process
 from spectrace.probe import layout
-
-OLDEST_SGLANG, NEWEST_SGLANG = (0, 5, 23), (0, 5, 23)  # those that the engine table has rows for
+from spectrace.probe.engines.sglang_releases import NEWEST, OLDEST, parsed, spelled
 
 _PROFILER_LIBRARIES = {
     "libToolsInjection": "Nsight Systems",
@@ -42,23 +40,15 @@ def _sglang(process: Process) -> Check:
     if not version:
         searched = ", ".join(process.searched[:3]) or "no folder that we may look into"
         return warn("SGLang", f"of unknown release (looked in {searched})")
-    numbers = _numbers(version)
-    rows = f"{_spelled(OLDEST_SGLANG)} to {_spelled(NEWEST_SGLANG)}"
-    if OLDEST_SGLANG <= numbers <= NEWEST_SGLANG:
+    numbers = parsed(version)
+    rows = f"{spelled(OLDEST)} to {spelled(NEWEST)}"
+    if numbers is not None and OLDEST <= numbers <= NEWEST:
         return ok("SGLang", f"{version}, in the engine table ({rows})")
     return warn(
         "SGLang",
         f"{version}, not among the releases of the engine table ({rows}): phases may be missing",
         "pip install --upgrade spectrace",
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def _spelled(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _torch(process: Process) -> Check:

@@ -11,17 +11,16 @@ import platform
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from spectrace.attach import elf, procfs, ptrace, ring_file
+from spectrace.attach import elf, procfs, ptrace, readers, ring_file
 from spectrace.attach.facts import Interpreter, Machine, Process, Ring, SharedMemory
 from spectrace.attach.procfs import PROC
-from spectrace.attach.ring_state import controller_of, state_of
+from spectrace.attach.ring_state import state_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.probe.layout import TOOL_VARIABLES
@@ -171,8 +170,7 @@ def _ring(pid: int) -> Ring | None:
     except SpectraceError as error:
         return Ring(problem=str(error))
     try:
-        reader = controller_of(view, pid, time.monotonic_ns())
-        return Ring(state=state_of(view), controller_pid=reader)
+        return Ring(state=state_of(view), controller=str(readers.controller(view) or ""))
     finally:
         view.close()
 

@@ -64,12 +64,12 @@ class Ring(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: As `spectrace status` calls it.
-        controller_pid: Who reads; None where nobody does.
+        controller: Who decides how it is timed; empty where nobody reads.
         problem: Why the ring cannot be used, a sentence; empty if it can.
     """
 
     state: str = ""
-    controller_pid: int | None = None
+    controller: str = ""
     problem: str = ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from spectrace.attach.ways import Method, Way
 from spectrace.model import Rank
 from spectrace.probe import layout
 from spectrace.probe.layout import State, Word
@@ -23,12 +24,14 @@ class Options:
         every: Record in full only cycles whose number this divides, 0 for all. None as for
             `mode`, and else for all.
         take_control: Control the rank also where another reader does.
+        method: Which way in; the first that is open by default.
     """
 
     units: int = layout.DEFAULT_UNITS
     mode: int | None = None
     every: int | None = None
     take_control: bool = False
+    method: Method = Method.AUTO
 
     def words(self) -> dict[int, int]:
         """The control words of a probe that nobody controls yet."""
@@ -55,21 +58,25 @@ class Attached:
     Attributes:
         rank: The process.
         path: Its ring file, as this process sees it.
-        way: "pending": the interpreter ran the loader at its next safe point; "in place":
-            the main thread slept in the kernel, and the loader ran meanwhile.
+        way: How the probe came in.
         stop_ns: For how long the main thread was kept from its own work by stops, in ns,
             measured from outside; what the loader does at a safe point is not in it, the
             header words LOAD_NS and ARM_NS say that.
-        joined: The probe was there already.
+        joined: The probe was there already: it slept, or another spectrace had put it in.
         key: Of our seat among the readers, see `readers`.
+        closed: Why ways that were tried first were closed, a sentence each.
+        in_place: The main thread slept in the kernel, and the loader ran meanwhile; else the
+            interpreter ran it at its next safe point.
     """
 
     rank: Rank
     path: Path
-    way: str
+    way: Way
     stop_ns: int
     joined: bool
     key: int
+    closed: tuple[str, ...] = ()
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

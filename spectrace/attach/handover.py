@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
-from spectrace.attach import loader, ptrace
-from spectrace.attach.ptrace import StoppedThread
+from spectrace.attach import gdb, loader, ptrace
+from spectrace.attach.ways import WayClosed
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.probe.layout import Word
@@ -66,6 +68,7 @@ class Order:
         name_in_target: The ring file, as the process sees it.
         only_free: Only free the memory of a loader's text that has run.
         leave: Hand over what has the probe leave, not what loads it.
+        by_gdb: gdb stops the process, not we.
     """
 
     pid: int
@@ -74,6 +77,7 @@ class Order:
     name_in_target: str
     only_free: bool = False
     leave: bool = False
+    by_gdb: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,21 +85,45 @@ class Done:
     """What was done.
 
     Attributes:
-        way: "pending": the interpreter runs the loader at its next safe point; "in place":
-            the thread slept in the kernel, and the loader ran meanwhile.
+        in_place: The thread slept in the kernel, and the loader ran meanwhile; else the
+            interpreter runs it at its next safe point.
         stop_ns: For how long the thread stood, in ns.
         error: What went wrong, one sentence; empty if nothing did.
+        closed: This way is not open, and nothing has been done.
     """
 
-    way: str = ""
+    in_place: bool = False
     stop_ns: int = 0
     error: str = ""
+    closed: bool = False
+
+
+class Stopped(Protocol):
+    """The main thread of a process, standing: of `ptrace` or of `gdb`."""
+
+    @property
+    def asleep_in(self) -> int | None:
+        """Number of the system call that it sleeps in, None if it is awake."""
+
+    @property
+    def waits_for_lock(self) -> bool:
+        """Whether it sleeps in a futex wait."""
+
+    def end_sleep(self) -> None:
+        """Lets the system call end as a signal would."""
+
+    def write(self, address: int, data: bytes) -> None:
+        """Writes into the memory of the process."""
+
+    def call(self, function: int, *arguments: int, timeout_s: float | None) -> int:
+        """Calls a function of the process."""
 
 
 def in_its_own_process(order: Order) -> Done:
     """Has a child carry out an order.
 
     Raises:
+        WayClosed: This machine does not have what it takes; another way may be open.
         SpectraceError: With what stood in the way; the server goes on as before.
     """
     command = [sys.executable, "-c", "from spectrace.attach.handover import main; main()"]
@@ -115,7 +143,7 @@ def in_its_own_process(order: Order) -> Done:
         )
     result = msgspec.json.decode(done.stdout, type=Done)
     if result.error:
-        raise SpectraceError(result.error)
+        raise (WayClosed if result.closed else SpectraceError)(result.error)
     return result
 
 
@@ -126,7 +154,7 @@ def main() -> None:
     try:
         done = perform(order)
     except SpectraceError as error:
-        done = Done(error=str(error))
+        done = Done(error=str(error), closed=isinstance(error, WayClosed))
     sys.stdout.buffer.write(msgspec.json.encode(done))
 
 
@@ -144,28 +172,28 @@ def perform(order: Order) -> Done:
     Raises:
         SpectraceError: With what stood in the way.
     """
+    operate: Callable[..., Any] = gdb.operate if order.by_gdb else ptrace.operate
     ring = RingView(Path(order.ring))
     try:
-        if order.only_free:
-            _, stop_ns = ptrace.operate(order.pid, lambda thread: _free(thread, order, ring))
-            return Done(stop_ns=stop_ns)
-        way, stop_ns = ptrace.operate(order.pid, lambda thread: _hand_over(thread, order, ring))
-        return Done(way=way, stop_ns=stop_ns)
+        work = _free if order.only_free else _hand_over
+        in_place, stop_ns = operate(order.pid, lambda thread: work(thread, order, ring))
+        return Done(in_place=in_place, stop_ns=stop_ns)
     finally:
         ring.close()
 
 
-def _free(thread: StoppedThread, order: Order, ring: RingView) -> None:
+def _free(thread: Stopped, order: Order, ring: RingView) -> bool:
     """Frees the memory of the loader's text if the probe has not."""
     text = ring.word(Word.LOADER_TEXT_ADDRESS)
     if text:
         size = ring.word(Word.LOADER_TEXT_BYTES)
         thread.call(order.functions["munmap"], text, size, timeout_s=_CALL_TIMEOUT_S)
         ring.set_word(Word.LOADER_TEXT_ADDRESS, 0)
+    return False
 
 
-def _hand_over(thread: StoppedThread, order: Order, ring: RingView) -> str:
-    """Gets a text to run in the stopped thread or soon after; returns the way."""
+def _hand_over(thread: Stopped, order: Order, ring: RingView) -> bool:
+    """Gets a text to run in the stopped thread, for which it gives True, or soon after."""
     functions = order.functions
     text = thread.call(
         functions["mmap"],
@@ -183,13 +211,13 @@ def _hand_over(thread: StoppedThread, order: Order, ring: RingView) -> str:
     try:
         if _may_run_in_place(thread, functions):
             _run_in_place(thread, functions, text, _text_of(order, 0))
-            return "in place"
+            return True
         if not order.leave:  # by this a loader knows that the ring is still its own
             ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
             ring.set_word(Word.LOADER_TEXT_ADDRESS, text)
         _queue(thread, functions, ring, text, _text_of(order, text))
         kept = True
-        return "pending"
+        return False
     finally:
         if not kept:
             thread.call(functions["munmap"], text, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
@@ -201,7 +229,7 @@ def _text_of(order: Order, address: int) -> bytes:
     return loader.text(order.name_in_target, address)
 
 
-def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
+def _may_run_in_place(thread: Stopped, functions: dict[str, int]) -> bool:
     """Whether the thread sleeps where nothing is half done, and without the GIL."""
     if thread.asleep_in not in _SAFE_SLEEPS:
         return False
@@ -211,9 +239,7 @@ def _may_run_in_place(thread: StoppedThread, functions: dict[str, int]) -> bool:
     return not _as_int(thread.call(functions["PyGILState_Check"], timeout_s=_CALL_TIMEOUT_S))
 
 
-def _run_in_place(
-    thread: StoppedThread, functions: dict[str, int], address: int, text: bytes
-) -> None:
+def _run_in_place(thread: Stopped, functions: dict[str, int], address: int, text: bytes) -> None:
     thread.write(address, text)
     # None of these may be left halfway: it would break the interpreter's locks.
     state = thread.call(functions["PyGILState_Ensure"], timeout_s=None)
@@ -222,7 +248,7 @@ def _run_in_place(
 
 
 def _queue(
-    thread: StoppedThread, functions: dict[str, int], ring: RingView, address: int, text: bytes
+    thread: Stopped, functions: dict[str, int], ring: RingView, address: int, text: bytes
 ) -> None:
     thread.write(address, text)
     failed = thread.call(

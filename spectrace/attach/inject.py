@@ -14,11 +14,14 @@ from spectrace.attach import (
     procfs,
     ptrace,
     readers,
+    remote_exec,
     ring_file,
     takeover,
+    ways,
 )
 from spectrace.attach.elf import Interpreter
 from spectrace.attach.handle import OVER, Attached, Options
+from spectrace.attach.ways import Method, Way, WayClosed
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -54,6 +57,8 @@ def put_in(
     existing = takeover.existing(rank, options, timeout_s)
     if existing is not None:
         return existing
+    if options.method is Method.PLUGIN:
+        raise _no_plugin(rank)
     tracer = int(procfs.status(rank.pid)["TracerPid"])
     if tracer:
         raise ptrace.already_traced(rank.pid, tracer)
@@ -69,7 +74,7 @@ def put_in(
             raise
         return existing
     try:
-        return _inject(rank, path, interpreter, timeout_s)
+        return _first_open(rank, path, interpreter, options.method, timeout_s)
     except BaseException:
         # A loader that comes late finds no file, one that is at work finds the command.
         leave.command_detach(path)
@@ -88,30 +93,68 @@ def _check_content(pid: int, interpreter: Interpreter) -> None:
         )
 
 
-def _inject(rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:
+def _no_plugin(rank: Rank) -> SpectraceError:
+    return SpectraceError(
+        f"Rank {rank.name} (process {rank.pid}) has no plugin of spectrace that is asleep: "
+        "`pip install --no-deps spectrace` in the server's environment and start the server "
+        "again, or leave --method plugin away."
+    )
+
+
+def _first_open(
+    rank: Rank, path: Path, interpreter: Interpreter, method: Method, timeout_s: float
+) -> Attached:
+    """Puts the probe in by the first way that is open."""
+    closed: list[str] = []
+    for way in ways.order(method, interpreter.version):
+        try:
+            attached = _by(way, rank, path, interpreter, timeout_s)
+        except WayClosed as error:  # noqa: PERF203 - of two ways at most
+            closed.append(str(error))
+        else:
+            return replace(attached, closed=tuple(closed))
+    raise ways.all_closed(rank.pid, closed)
+
+
+def _by(way: Way, rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:
     deadline = time.monotonic() + timeout_s
+    if way is Way.REMOTE_EXEC:
+        remote_exec.hand_over(rank.pid, interpreter, path)
+        try:
+            _, key = _wait_until_armed(rank, path, deadline, timeout_s)
+        except BaseException:
+            remote_exec.take_back(rank.pid, path)
+            raise
+        return Attached(rank, path, way, 0, joined=False, key=key)
     order = handover.Order(
         pid=rank.pid,
         functions=interpreter.functions,
         ring=str(path),
         name_in_target=ring_file.name_in_target(rank.pid),
+        by_gdb=way is Way.GDB,
     )
+    done = handover.in_its_own_process(order)
+    stop_ns = done.stop_ns
+    freed, key = _wait_until_armed(rank, path, deadline, timeout_s)
+    if not freed:
+        stop_ns += handover.in_its_own_process(replace(order, only_free=True)).stop_ns
+    return Attached(rank, path, way, stop_ns, joined=False, key=key, in_place=done.in_place)
+
+
+def _wait_until_armed(
+    rank: Rank, path: Path, deadline: float, timeout_s: float
+) -> tuple[bool, int]:
+    """Waits for the probe; gives whether it has freed the loader's text, and our key."""
     ring = RingView(path)
     key = ring.word(Word.CONTROLLER)
     try:
-        done = handover.in_its_own_process(order)
-        _wait_until_armed(rank, ring, key, deadline, timeout_s)
-        stop_ns = done.stop_ns
-        if ring.word(Word.LOADER_TEXT_ADDRESS):  # the probe has not freed it
-            stop_ns += handover.in_its_own_process(replace(order, only_free=True)).stop_ns
-        return Attached(rank, path, done.way, stop_ns, joined=False, key=key)
+        _watch(rank, ring, key, deadline, timeout_s)
+        return not ring.word(Word.LOADER_TEXT_ADDRESS), key
     finally:
         ring.close()
 
 
-def _wait_until_armed(
-    rank: Rank, ring: RingView, key: int, deadline: float, timeout_s: float
-) -> None:
+def _watch(rank: Rank, ring: RingView, key: int, deadline: float, timeout_s: float) -> None:
     while True:
         state = ring.word(Word.STATE)
         if state in OVER:

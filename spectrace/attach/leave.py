@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spectrace.attach import elf, handover, loops, procfs, readers, ring_file
+from spectrace.attach import elf, handover, procfs, readers, ring_file, sleepers
 from spectrace.attach.handle import OVER, Attached, TakenOut
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -94,8 +94,8 @@ def _take_out(pid: int, path: Path, timeout_s: float, key: int | None = None) ->
             readers.command_detach(ring)
         elif (rest := readers.get_up(ring, key)) and ring.word(Word.STATE) not in OVER:
             return TakenOut(False, (), f"It is left to {rest[0]}, which reads on.", left_to=True)
-        if loops.is_of_a_loop(ring):
-            why = loops.put_to_sleep(pid, ring, timeout_s)
+        if sleepers.name_of(ring):
+            why = sleepers.put_to_sleep(pid, ring, timeout_s)
             return TakenOut(removed=True, foreign=(), reason=why)
         inode = ring.inode  # by now another spectrace may have made a new one
         answer = _wait_until_out(pid, ring, timeout_s)
@@ -127,7 +127,7 @@ def _wait_until_out(pid: int, ring: RingView, timeout_s: float) -> TakenOut:
         if time.monotonic_ns() > push_at_ns:
             push_at_ns = float("inf")
             hindrance = _push_out(pid, ring) or hindrance
-            deadline = time.monotonic() + _PUSHED_TIMEOUT_S
+            deadline = max(deadline, time.monotonic() + _PUSHED_TIMEOUT_S)
         time.sleep(_POLL_S)
 
 

@@ -21,7 +21,7 @@ try:
 except Exception:pass
 except BaseException as e:
  import ctypes as c
- def r(s,e=e):raise e
+{raiser}
  o=c.py_object(type('',(),{{'__bool__':r}})())
  a=c.pythonapi
  a.Py_IncRef(o)
@@ -63,43 +63,82 @@ _LEAVER = """\
    import ctypes as c
    c.CDLL(None).munmap(c.c_void_p({address}),c.c_size_t({size}))"""
 
+_RAISE = " def r(s,e=e):raise e"
+# While a script of sys.remote_exec runs, pending calls run too, and what they raise there is
+# printed and lost: so the call comes again until the script's frame is gone.
+_RAISE_LATER = """\
+ import sys
+ def r(s,e=e,k=sys._getframe(1)):
+  f=sys._getframe(1)
+  while f:
+   if f is k:a.Py_AddPendingCall(a.PyObject_IsTrue,o);return False
+   f=f.f_back
+  raise e"""
+_REMOVE = "import os\ntry:\n os.unlink({path!r})\nexcept OSError:pass\n"
+
 TEXT_BYTES = 4096  # one page holds it, whatever the path
 
 
 def text(path: str, address: int) -> bytes:
-    """The loader as one statement that leaves nothing in the module it runs in.
+    """The loader as a C string for PyRun_SimpleString.
 
     Args:
         path: The ring file as the server sees it.
         address: Where in the server this very text will stand until it has run; 0 where
             someone else frees it.
 
-    Returns:
-        C string for PyRun_SimpleString.
-
     Raises:
         ValueError: The path is too long.
     """
+    made = _c_string(_loader(path, address, TEXT_BYTES, _RAISE))
+    if len(made) > TEXT_BYTES:
+        raise ValueError(f"the path of the ring is too long: {path}")
+    return made
+
+
+def leaving_text(address: int) -> bytes:
+    """The same for the text that has the probe leave; `address` as in `text`."""
+    return _c_string(_statement(_LEAVER.format(address=address, size=TEXT_BYTES), _RAISE))
+
+
+def script(path: str, number: int, own_path: str) -> str:
+    """The loader as a file that removes itself when it runs.
+
+    Args:
+        path: The ring file as the server sees it.
+        number: What stands in the ring in place of an address, so that no other ring will do.
+        own_path: The script as the server sees it.
+    """
+    return vain_script(own_path) + _loader(path, number, 0, _RAISE_LATER)
+
+
+def vain_script(own_path: str) -> str:
+    """A script that does nothing but remove itself.
+
+    Args:
+        own_path: As in `script`.
+    """
+    return f"exec({_REMOVE.format(path=own_path)!r},{{}})\n"
+
+
+def _loader(path: str, address: int, size: int, raiser: str) -> str:
     body = _LOADER.format(
         path=path,
         address=address,
-        size=TEXT_BYTES,
+        size=size,
         text_word=Word.LOADER_TEXT_ADDRESS,
         state_word=Word.STATE,
         bytes_word=Word.CODE_BYTES,
         entered=Word.LOADER_ENTERED_NS * 8,
         code=layout.CODE_OFFSET,
     )
-    statement = _statement(body)
-    if len(statement) > TEXT_BYTES:
-        raise ValueError(f"the path of the ring is too long: {path}")
-    return statement
+    return _statement(body, raiser)
 
 
-def leaving_text(address: int) -> bytes:
-    """The same for the text that has the probe leave; `address` as in `text`."""
-    return _statement(_LEAVER.format(address=address, size=TEXT_BYTES))
+def _statement(body: str, raiser: str) -> str:
+    """One statement that leaves nothing in the module it runs in."""
+    return f"exec({_KEPT_IN.format(body=body, raiser=raiser)!r},{{}})\n"
 
 
-def _statement(body: str) -> bytes:
-    return f"exec({_KEPT_IN.format(body=body)!r},{{}})\n".encode() + b"\0"
+def _c_string(statement: str) -> bytes:
+    return statement.encode() + b"\0"

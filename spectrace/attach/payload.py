@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import marshal
-import os
 import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from spectrace.attach import procfs
+from spectrace.attach import own_python, procfs
 from spectrace.attach.elf import Interpreter
 from spectrace.probe.engines.sglang_releases import digest
 
@@ -37,7 +36,6 @@ LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_rows", "o
 ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text
 
 _PROBE = Path(__file__).parent.parent / "probe"
-_TIMEOUT_S = 10.0
 _MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
 # A module that is needed late travels as bytes: they cost the server nothing until then.
@@ -87,9 +85,8 @@ def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) ->
         source).
     """
     sources = probe_sources() if sources is None else sources
-    executable = _own_executable(pid)
+    executable = own_python.executable(pid)
     if executable and interpreter.version:
-        # Never with more rights than the server has: its executable is its owner's.
         owner = procfs.owner(pid)
         changed_ns = Path(executable).stat().st_mtime_ns
         version = (interpreter.version, interpreter.hexversion)
@@ -97,18 +94,6 @@ def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) ->
         if compiled is not None:
             return compiled
     return marshal.dumps(list(sources), _MARSHAL_VERSION)
-
-
-def _own_executable(pid: int) -> str:
-    """The file that the process runs if it is there for us under the same name, else ""."""
-    if not procfs.shares_files(pid):
-        return ""
-    link = Path(f"/proc/{pid}/exe")
-    try:
-        path = link.readlink()
-        return str(path) if path.samefile(link) else ""
-    except OSError:
-        return ""
 
 
 # Ranks of a server run the same executable: it compiles once for all of them.
@@ -121,22 +106,12 @@ def _compiled(
     sources: Sources,
 ) -> bytes | None:
     """The sources compiled by `executable`, None if it cannot be run or is another version."""
-    user, group = owner if os.geteuid() == 0 else (None, None)
+    given = json.dumps((sources, LATE_MODULES)).encode()
     try:
-        done = subprocess.run(
-            [executable, "-I", "-S", "-c", _COMPILE],
-            input=json.dumps((sources, LATE_MODULES)).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            timeout=_TIMEOUT_S,
-            check=True,
-            user=user,
-            group=group,
-            extra_groups=[] if user is not None else None,
-        )
+        done = own_python.run(executable, owner, _COMPILE, given=given)
     except (OSError, subprocess.SubprocessError):
+        return None
+    if done.returncode:
         return None
     version, hexversion = interpreter
     ran = int.from_bytes(done.stdout[:4], "little")

@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from spectrace.attach import procfs
+from spectrace.attach import procfs, ways
 from spectrace.errors import SpectraceError
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ _DIRECTION_FLAG = 0x400
 _RED_ZONE = 1024  # 128 bytes by the ABI; the rest is distance
 
 _STOP_TIMEOUT_S = 1.0
+_NO_CPU_PATIENCE_S = 10.0  # with others on every core a thread may not run for seconds
 _KNOCK_S = 0.05
 _KNOCK = signal.SIGURG  # what it means by default is nothing
 
@@ -117,13 +118,14 @@ def operate(pid: int, work: Callable[[StoppedThread], T]) -> tuple[T, int]:
         What `work` returned, and for how long the main thread stood, in ns.
 
     Raises:
+        WayClosed: The processor is another one.
         SpectraceError: The process cannot be stopped, is gone, is paused, or a call failed.
         Exception: What `work` raises.
     """
-    if platform.machine() != "x86_64":
-        raise SpectraceError(
-            f"spectrace can attach on x86-64 only so far, this machine is {platform.machine()}: "
-            "an x86-64 machine is needed."
+    if platform.machine() != ways.PTRACE_MACHINE:
+        raise ways.WayClosed(
+            f"By ptrace spectrace comes in on x86-64 only, and this machine is "
+            f"{platform.machine()}: use --method gdb."
         )
     outcome: list[Any] = []
 
@@ -189,7 +191,8 @@ def _stopped(pid: int, work: Callable[[StoppedThread], T]) -> tuple[T, int]:
         return result, time.monotonic_ns() - start_ns
 
 
-def _not_permitted(pid: int) -> SpectraceError:
+def not_permitted(pid: int) -> SpectraceError:
+    """The error for a process that the kernel does not let us stop, and why."""
     if not procfs.is_alive(pid):  # the kernel says the same of a dead process
         return procfs.no_such_process(pid)
     tracer = int(procfs.status(pid)["TracerPid"])
@@ -205,6 +208,14 @@ def _not_permitted(pid: int) -> SpectraceError:
     return SpectraceError(
         f"The kernel does not let you attach to process {pid}{why}: run spectrace with sudo; "
         "in a container start it with --cap-add SYS_PTRACE."
+    )
+
+
+def paused(pid: int) -> SpectraceError:
+    """The error for a process that somebody has stopped by a signal."""
+    return SpectraceError(
+        f"Process {pid} is paused by a signal: let it go on with `kill -CONT {pid}`, "
+        "then attach again."
     )
 
 
@@ -230,13 +241,24 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
         return os.pread(memory.fileno(), size, address)
 
 
+def write_memory(pid: int, address: int, data: bytes) -> None:
+    """Writes into the memory of a process.
+
+    Raises:
+        SpectraceError: The process is gone or not ours to look into.
+        OSError: There is no memory at that address.
+    """
+    with _memory(pid, "r+b") as memory:
+        os.pwrite(memory.fileno(), data, address)
+
+
 def _memory(pid: int, mode: Literal["rb", "r+b"]) -> FileIO:
     try:
         return Path(f"/proc/{pid}/mem").open(mode, buffering=0)
     except FileNotFoundError:
         raise procfs.no_such_process(pid) from None
     except PermissionError:
-        raise _not_permitted(pid) from None
+        raise not_permitted(pid) from None
 
 
 class StoppedThread:
@@ -267,7 +289,7 @@ class StoppedThread:
         try:
             _ptrace(_SEIZE, self._pid)
         except PermissionError:
-            raise _not_permitted(self._pid) from None
+            raise not_permitted(self._pid) from None
         start_ns = time.monotonic_ns()
         _ptrace(_INTERRUPT, self._pid)
         while True:
@@ -276,10 +298,7 @@ class StoppedThread:
                 return start_ns
             if event == _EVENT_STOP:
                 self._detach()
-                raise SpectraceError(
-                    f"Process {self._pid} is paused by a signal: let it go on with "
-                    f"`kill -CONT {self._pid}`, then attach again."
-                )
+                raise paused(self._pid)
             # A signal was on its way: it goes to its handler, and we stop right after.
             self._resume(0 if event else signal_number)
 
@@ -430,13 +449,20 @@ class StoppedThread:
             if stop is not None:
                 self._stands = True
                 return stop
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and self._is_late(time.monotonic() - deadline):
                 raise CallFailed(
                     f"The main thread of process {self._pid} did not answer within {timeout_s} s: "
-                    "it hangs in the kernel, or waits for a lock of the interpreter; try again."
+                    "it hangs in the kernel, waits for a lock of the interpreter, or gets no "
+                    "processor; try again."
                 )
             # What went wrong here, if not a knock, the next look says.
             _libc.waitid(os.P_PID, self._pid, ctypes.byref(self._change), _ANY_CHANGE)
+
+    def _is_late(self, over_s: float) -> bool:
+        """Whether to give up so long after the time: not on one that only wants a processor."""
+        if over_s <= 0:
+            return False
+        return over_s > _NO_CPU_PATIENCE_S or not procfs.status(self._pid)["State"].startswith("R")
 
     def _poll(self) -> tuple[int, int] | None:
         try:

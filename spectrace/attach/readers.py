@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -203,6 +204,9 @@ def _give_control(ring: RingView, reader: Reader) -> None:
 def _alone(ring: RingView) -> Iterator[None]:
     """Keeps other readers from changing the seats meanwhile; the probe never looks at the lock.
 
+    A lock of the open file, of another kind than the one by which a process that made its ring
+    itself shows that it lives.
+
     One that stands still with the lock is not waited for: whose seat it then takes sits down
     again.
     """
@@ -211,7 +215,7 @@ def _alone(ring: RingView) -> Iterator[None]:
         yield
     finally:
         if locked:
-            fcntl.flock(ring.descriptor, fcntl.LOCK_UN)
+            fcntl.fcntl(ring.descriptor, fcntl.F_OFD_SETLK, _order(fcntl.F_UNLCK))
 
 
 def _lock(descriptor: int) -> bool:
@@ -225,7 +229,12 @@ def _lock(descriptor: int) -> bool:
 
 def _locked_now(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _order(fcntl.F_WRLCK))
     except BlockingIOError:
         return False
     return True
+
+
+def _order(kind: int) -> bytes:
+    """A `struct flock` for the whole file (fcntl(2))."""
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)

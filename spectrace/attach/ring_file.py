@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import stat
 import struct
@@ -16,7 +17,7 @@ from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
-from spectrace.probe.layout import Word
+from spectrace.probe.layout import State, Word
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
@@ -81,11 +82,11 @@ def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Pa
     try:
         descriptor = _open_new(temporary)
         try:
-            _reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
+            reserve(descriptor, layout.units_offset(len(payload)) + units * layout.UNIT_BYTES)
             _write(descriptor, layout.CODE_OFFSET, payload)
             _write_header(descriptor, {**_header(rank.pid, len(payload), units), **words})
             _write(descriptor, layout.PATH_OFFSET, name_in_target(rank.pid).encode() + b"\0")
-            _give_to_owner(descriptor, rank.pid)
+            give_to_owner(descriptor, rank.pid)
         finally:
             os.close(descriptor)
         os.link(temporary, path, follow_symlinks=False)
@@ -103,6 +104,29 @@ def _create(rank: Rank, payload: bytes, units: int, words: dict[int, int]) -> Pa
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Takes the memory of an open ring file, which grows to `size` bytes where it is shorter.
+
+    Raises:
+        SpectraceError: There is not so much.
+    """
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        raise SpectraceError(
+            f"The server's {SHARED_MEMORY} has no room for a ring of {size / 1e6:.1f} MB "
+            f"({error.strerror}): free some, or start its container with a larger --shm-size."
+        ) from None
+
+
+def give_to_owner(descriptor: int, pid: int) -> None:
+    """Makes an open file of ours one that the owner of a process alone may use."""
+    os.fchmod(descriptor, 0o600)
+    uid, gid = procfs.owner(pid)
+    if os.fstat(descriptor).st_uid != uid:
+        os.fchown(descriptor, uid, gid)
 
 
 def find_rings() -> list[Path]:
@@ -148,16 +172,16 @@ def remove(path: Path, inode: int | None = None) -> None:
 
 
 def sweep() -> list[Path]:
-    """Removes the rings of processes that have ended, and such as were never finished.
+    """Removes the rings of processes that have ended, and those in which nothing runs any more.
 
     They are left where first spectrace was killed and then the server, and where spectrace was
-    killed while it made one.
+    killed on its way in or out.
 
     Returns:
         Those that were removed.
     """
-    left = [path for path in find_rings() if _is_orphan(path)] + _unfinished()
-    return [path for path in left if _removed(path)]
+    rings = [path for path in find_rings() if _is_orphan(path) or _is_abandoned(path)]
+    return [path for path in rings + _unfinished() if _removed(path)]
 
 
 def _unfinished() -> list[Path]:
@@ -176,12 +200,44 @@ def _is_orphan(path: Path) -> bool:
     except (OSError, SpectraceError):  # not ours to judge
         return False
     try:
+        if view.word(Word.ORIGIN) != layout.Origin.INJECTED:
+            return not _is_locked(path)  # its process numbers itself as it sees itself
         # Of a process that another PID namespace has numbered we cannot know whether it lives.
         ours = view.word(Word.PID_NAMESPACE) == procfs.pid_namespace()
         pid, ticks = view.word(Word.TARGET_PID), view.word(Word.TARGET_START_TICKS)
     finally:
         view.close()
     return ours and not procfs.is_alive(pid, ticks)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether the process that made a ring for itself is still there to hold its lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether no probe runs with the ring, and for long nobody has been on the way in or out.
+
+    A loader that has not run yet finds no file then, and does nothing.
+    """
+    try:
+        view = RingView(path)
+    except (OSError, SpectraceError):  # not ours to judge
+        return False
+    try:
+        runs = view.word(Word.STATE) not in {State.EMPTY, State.DETACHED, State.FAILED}
+        quiet_ns = time.monotonic_ns() - view.word(Word.HEARTBEAT_NS)
+        brought_by_us = view.word(Word.CODE_BYTES) > 0
+    finally:
+        view.close()
+    return brought_by_us and not runs and quiet_ns > layout.ABANDONED_NS
 
 
 def _removed(path: Path) -> bool:
@@ -234,27 +290,10 @@ def _as_owner(pid: int) -> Iterator[None]:
         _libc.setfsgid(own_gid)
 
 
-def _give_to_owner(descriptor: int, pid: int) -> None:
-    os.fchmod(descriptor, 0o600)
-    uid, gid = procfs.owner(pid)
-    if os.fstat(descriptor).st_uid != uid:
-        os.fchown(descriptor, uid, gid)
-
-
 def _write(descriptor: int, offset: int, data: bytes) -> None:
     while data:
         written = os.pwrite(descriptor, data, offset)
         data, offset = data[written:], offset + written
-
-
-def _reserve(descriptor: int, size: int) -> None:
-    try:
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        raise SpectraceError(
-            f"The server's {SHARED_MEMORY} has no room for a ring of {size / 1e6:.1f} MB "
-            f"({error.strerror}): free some, or start its container with a larger --shm-size."
-        ) from None
 
 
 def _shared_memories() -> list[Path]:

@@ -78,6 +78,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
         installing_ms: Putting the hooks in.
         total_ms: The sum of the three.
         installed: The worker is hooked; until then its part of installing is still to come.
+        way: How the probe came in: see `ways.Way`.
+        closed: Why ways that were tried before were closed, a sentence each.
     """
 
     rank: str
@@ -86,6 +88,8 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     installing_ms: float
     total_ms: float
     installed: bool
+    way: str = ""
+    closed: tuple[str, ...] = ()
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +105,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
         lost_records: Records that were overwritten before they were read.
         activity: What its scheduler is doing.
         quiet_s: Time in s since its scheduler came round, by a cycle or an idle call.
+        way: How the probe came in: see `ways.Way`.
     """
 
     name: str
@@ -111,6 +116,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True):
     lost_records: int
     activity: Activity = Activity.UNKNOWN
     quiet_s: float = 0.0
+    way: str = ""
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -415,6 +421,7 @@ def _state_of(traced: TracedRank) -> RankState:
         lost_records=traced.reader.lost,
         activity=traced.pulse.activity(now_ns),
         quiet_s=traced.pulse.quiet_s(now_ns),
+        way=traced.attached.way.value,
     )
 
 
@@ -431,6 +438,8 @@ def _stall_of(traced: TracedRank) -> Stall:
         installing_ms=installing_ns / _NS_PER_MS,
         total_ms=(stop_ns + loading_ns + installing_ns) / _NS_PER_MS,
         installed=bool(installed),
+        way=traced.attached.way.value,
+        closed=traced.attached.closed,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spectrace.attach import loops, readers, ring_file
+from spectrace.attach import readers, ring_file, sleepers
 from spectrace.attach.handle import OVER, Attached, Options
+from spectrace.attach.ways import Method, Way
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -63,7 +64,7 @@ def _opened(path: Path) -> RingView | None:
 
 def _is_on_the_way(ring: RingView) -> bool:
     """Whether another spectrace is just putting the probe in, or taking it out."""
-    if loops.is_of_a_loop(ring):
+    if sleepers.name_of(ring):
         return False
     state = ring.word(Word.STATE)
     if state == State.EMPTY:
@@ -73,7 +74,7 @@ def _is_on_the_way(ring: RingView) -> bool:
 
 def _are_remains(ring: RingView) -> bool:
     """Whether nothing runs there and nobody is at work; the file is removed then."""
-    alive = loops.is_of_a_loop(ring) or ring.word(Word.STATE) in _RUNNING
+    alive = sleepers.name_of(ring) or ring.word(Word.STATE) in _RUNNING
     if alive or _is_on_the_way(ring):
         return False
     readers.command_detach(ring)  # a loader that comes late leaves again
@@ -87,8 +88,10 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
     if _is_on_the_way(ring) and not anyway:
         return None
     _refuse_what_another_decides(rank, ring, options)
-    if loops.is_of_a_loop(ring):
-        loops.wake(rank.pid, ring)
+    sleeper = sleepers.name_of(ring)
+    if sleeper:
+        _refuse_other_way(rank, sleeper, options.method)
+        sleepers.wake(rank.pid, ring, options.units)
     key = readers.sit_down(ring)
     if _is_on_the_way(ring) and not anyway:  # told to leave just before we sat there
         readers.get_up(ring, key)
@@ -100,7 +103,16 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
         ring.set_word(place, value)
     ring.set_word(Word.COMMAND, Command.NONE)
     readers.ask_for_ids(ring)
-    return Attached(rank, ring.path, "pending", 0, joined=True, key=key)
+    way = Way(sleeper) if sleeper else Way.JOINED
+    return Attached(rank, ring.path, way, 0, joined=True, key=key)
+
+
+def _refuse_other_way(rank: Rank, sleeper: str, method: Method) -> None:
+    if method not in {Method.AUTO, Method.PLUGIN}:
+        raise SpectraceError(
+            f"Rank {rank.name} (process {rank.pid}) has spectrace in it already, by its {sleeper}, "
+            f"and a second one must not go in beside it: leave --method {method.value} away."
+        )
 
 
 def _being_attached_to(rank: Rank, ring: RingView) -> SpectraceError:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spectrace.attach import loops, procfs, readers
+from spectrace.attach import procfs, readers, sleepers
 from spectrace.attach.handle import Attached
 from spectrace.attach.pulse import Pulse
+from spectrace.attach.ways import Way
 from spectrace.collect.reader import Record, RingReader
 from spectrace.collect.ring_view import RingView
 from spectrace.probe.layout import Word
@@ -35,7 +36,9 @@ class TracedRank:
         self.rank = attached.rank
         self.view = RingView(Path(attached.path))
         self.reader = RingReader(self.view, join=attached.joined)
-        counts_idle = bool(self.view.word(Word.IDLE_CALLS)) or not loops.is_of_a_loop(self.view)
+        counts_idle = (
+            bool(self.view.word(Word.IDLE_CALLS)) or sleepers.name_of(self.view) != Way.LOOP
+        )
         self.pulse = Pulse(time.monotonic_ns(), idle_is_told=counts_idle)
         self._ticks = self.view.word(Word.TARGET_START_TICKS)
         self._lost_before = 0

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
 from spectrace.attach import discover, ring_file
-from spectrace.attach.handle import Options
-from spectrace.attach.modes import MODES
 from spectrace.attach.session import End, TraceSession
 from spectrace.attach.tapped import Tap, TappedSession
+from spectrace.attach.ways import Method
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
 from spectrace.cli.output import OutputConsole
@@ -27,19 +26,28 @@ from spectrace.cli.page_options import (
     RingSizeOption,
     SampleEveryOption,
     StoreOption,
-    duration_option,
 )
 from spectrace.cli.report import Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
+from spectrace.cli.trace_options import (
+    DurationOption,
+    JsonOption,
+    MethodOption,
+    NoPageOption,
+    OtlpOption,
+    TakeControlOption,
+    TimingOption,
+    Wanted,
+    options_of,
+)
 from spectrace.errors import SpectraceError
-from spectrace.model import Run, TimingMode
-from spectrace.probe.layout import DEFAULT_UNITS, MIN_UNITS, UNIT_BYTES
+from spectrace.model import Run
 from spectrace.server.open import open_page
 from spectrace.server.security import LOOPBACK
 from spectrace.server.traced import PageTap
 
-_SERVER_DIED = 3
+SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
 _FROM_ENVIRONMENT = "env"
 
@@ -121,36 +129,60 @@ def refuse_own_page(endpoint: str, port: int) -> None:
 def exit_code(report: Report) -> int:
     """How the command ends after this last report."""
     if report.end is End.SERVER_DIED:
-        return _SERVER_DIED
+        return SERVER_DIED
     kept = not all(removal.removed or removal.left_to for removal in report.removals)
     if report.end is End.PROBE_FAILED or kept:
         return _PROBE_IN_TROUBLE
     return 0
 
 
-def options_of(
-    timing: TimingMode | None,
-    sample_every: int,
-    ring_bytes: int | None,
-    *,
-    take_control: bool = False,
-) -> Options:
-    """How ranks are to be traced, from what the command line says.
+@contextmanager
+def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run, Stop], int]]:
+    """Opens page and exporter, and gives what traces a server until it is told to stop.
+
+    What it gives returns the exit code as `trace` does, and may be called again.
+
+    Args:
+        run: The server.
+        wanted: What the command line says.
+        screen: Where to show it.
 
     Raises:
-        BadParameter: The ring is too small.
+        SpectraceError: Page or exporter cannot be opened; later: as `trace`.
     """
-    units = DEFAULT_UNITS if ring_bytes is None else ring_bytes // UNIT_BYTES
-    if units < MIN_UNITS:
-        raise typer.BadParameter(
-            f"a ring takes {MIN_UNITS * UNIT_BYTES} bytes at least.", param_hint="--ring-size"
-        )
-    return Options(
-        units=units,
-        mode=None if timing is None else MODES[timing],
-        every=None if sample_every == 1 else sample_every,
-        take_control=take_control,
-    )
+    taps: list[Tap] = []
+    exporter = page = None
+    with ExitStack() as opened:
+        if wanted.otlp_endpoint is not None:
+            named = wanted.otlp_endpoint
+            target = None if named == _FROM_ENVIRONMENT else named
+            exporter = opened.enter_context(exporting("otlp", target, run, screen.note))
+            taps.append(exporter)
+        if not wanted.no_page:
+            kept = open_page(
+                retain_s=wanted.retain_s,
+                max_bytes=wanted.max_bytes,
+                directory=wanted.store,
+                port=wanted.port,
+            )
+            hub, server = opened.enter_context(kept)
+            if exporter is not None:
+                refuse_own_page(exporter.endpoint, server.port)
+            taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
+            page = server.url
+
+        def follow(run: Run, stop: Stop) -> int:
+            return trace(
+                run,
+                lambda run: TappedSession(TraceSession(run, options=wanted.options), taps),
+                screen,
+                stop,
+                duration_s=wanted.duration_s,
+                page=page,
+                export_lost=exporter.lost if exporter else None,
+            )
+
+        yield follow
 
 
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -161,83 +193,40 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         str | None,
         typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
     ] = None,
-    duration: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_option,
-            metavar="TIME",
-            help="Stop after 30s, 500ms, 2m or 1h; otherwise at Ctrl-C.",
-            show_default=False,
-        ),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
-    ] = False,
-    no_page: Annotated[bool, typer.Option("--no-page", help="Only the terminal.")] = False,
-    timing: Annotated[
-        TimingMode | None,
-        typer.Option(
-            help="How to time phases: events on the device, the default, which falls back to the "
-            "host's clock where it has none; the host's clock; a synchronize at every boundary, "
-            "which slows the server; or not at all.",
-            show_default=False,
-        ),
-    ] = None,
-    take_control: Annotated[
-        bool,
-        typer.Option(
-            "--take-control",
-            help="Where another spectrace traces the server already, decide from now on how it "
-            "is timed; the other one reads on.",
-        ),
-    ] = False,
+    duration: DurationOption = None,
+    json: JsonOption = False,
+    no_page: NoPageOption = False,
+    timing: TimingOption = None,
+    take_control: TakeControlOption = False,
+    method: MethodOption = Method.AUTO,
     sample_every: SampleEveryOption = 1,
     ring_size: RingSizeOption = None,
     port: PortOption = None,
     retain: RetainOption = RETAIN,
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
-    otlp_endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318; "
-            "`env` for what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT "
-            "says. Nothing is sent without this option.",
-            show_default=False,
-        ),
-    ] = None,
+    otlp_endpoint: OtlpOption = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
+    wanted = Wanted(
+        options_of(timing, sample_every, ring_size, method, take_control=take_control),
+        duration,
+        json,
+        no_page,
+        port,
+        retain,
+        max_size,
+        store,
+        otlp_endpoint,
+    )
     screen = screen_for(json=json)
-    with stop_on_signals() as stop, ExitStack() as opened:
+    with stop_on_signals() as stop:
         ring_file.sweep()  # what a killed spectrace and then a killed server left behind
         run = find(pid, url)
-        taps: list[Tap] = []
-        exporter = page = None
-        if otlp_endpoint is not None:
-            target = None if otlp_endpoint == _FROM_ENVIRONMENT else otlp_endpoint
-            exporter = opened.enter_context(exporting("otlp", target, run, screen.note))
-            taps.append(exporter)
-        if not no_page:
-            kept = open_page(retain_s=retain, max_bytes=max_size, directory=store, port=port)
-            hub, server = opened.enter_context(kept)
-            if exporter is not None:
-                refuse_own_page(exporter.endpoint, server.port)
-            taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
-            page = server.url
-        options = options_of(timing, sample_every, ring_size, take_control=take_control)
-        code = trace(
-            run,
-            lambda run: TappedSession(TraceSession(run, options=options), taps),
-            screen,
-            stop,
-            duration_s=duration,
-            page=page,
-            export_lost=exporter.lost if exporter else None,
-        )
-        nobody_waits = not json and duration is None  # for this command to end
-        if code == _SERVER_DIED and not no_page and nobody_waits:
-            screen.note("The page stays until Ctrl-C, with what was collected.")
-            wait(stop)
+        with tracing(run, wanted, screen) as follow:
+            code = follow(run, stop)
+            nobody_waits = not json and duration is None  # for this command to end
+            if code == SERVER_DIED and not no_page and nobody_waits:
+                screen.note("The page stays until Ctrl-C, with what was collected.")
+                wait(stop)
     raise typer.Exit(code)

@@ -174,8 +174,16 @@ def one_line(report: Report) -> str:
     return ", ".join(parts)
 
 
+_WAYS = {
+    "plugin": " by the plugin",
+    "remote-exec": " by sys.remote_exec",
+    "ptrace": " by ptrace",
+    "gdb": " by gdb",
+}
+
+
 def stall_lines(stalls: tuple[Stall, ...], *, over: bool = False) -> list[str]:
-    """For each rank, how long attaching held up its main thread.
+    """For each rank, how long attaching held up its main thread, and which ways were closed.
 
     Args:
         stalls: Of the ranks.
@@ -186,8 +194,10 @@ def stall_lines(stalls: tuple[Stall, ...], *, over: bool = False) -> list[str]:
         if over
         else " so far; the worker is hooked at its next cycle."
     )
-    return [
-        f"{stall.rank} was held up for {numbers.milliseconds(stall.total_ms)}: "
+    reasons = [f"{stall.rank}: {reason}" for stall in stalls for reason in stall.closed]
+    return reasons + [
+        f"{stall.rank} was held up for {numbers.milliseconds(stall.total_ms)}"
+        f"{_WAYS.get(stall.way, '')}: "
         f"stop {numbers.milliseconds(stall.stop_ms)}, "
         f"loading {numbers.milliseconds(stall.loading_ms)}, "
         f"installing {numbers.milliseconds(stall.installing_ms)}"

@@ -13,6 +13,7 @@ from spectrace import __version__
 from spectrace.cli.attach import attach
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
+from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
 from spectrace.cli.serve import serve
@@ -45,6 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(attach)
+app.command()(launch)
 app.command()(detach)
 app.command()(mode)
 app.command()(status)

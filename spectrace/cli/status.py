@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -11,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from spectrace.attach import discover, ring_file
+from spectrace.attach import discover, readers, ring_file
 from spectrace.attach.modes import MODES
-from spectrace.attach.ring_state import ASLEEP, controller_of, state_of, way_of
+from spectrace.attach.ring_state import ASLEEP, state_of, way_of
 from spectrace.cli import numbers
 from spectrace.cli.output import OutputConsole
 from spectrace.collect.ring_view import RingView
@@ -55,8 +54,9 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
         pid: Its process.
         state: `not traced`, `not started`, `loaded`, `armed`, `traced`, `left`, `failed`,
             `asleep` (a loop that traces itself while somebody reads), or why it cannot be told.
-        controller_pid: Process that traces it, None where nobody does any more.
-        way: How the probe came in: `injected`, or `loop`; empty where nothing is there.
+        reader: Who decides how it is timed, such as `process 41`; empty where nobody reads.
+        controller_pid: The same as a process id, None where it has none here.
+        way: How the probe came in: `injected`, `plugin`, `loop`; empty where nothing is there.
         cycles: Cycles recorded so far, None where nothing is there.
         losses: What is missing of them, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
@@ -67,12 +67,12 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
         error: What went wrong in the probe; empty if nothing did.
         no_device_timing: Why the device is not timed, a sentence; empty where it can be.
         nvtx: Whether ranges are made for other tools, and which way.
-        nvtx_error: Why they were switched off while the server ran; empty if they were not.
     """
 
     name: str
     pid: int
     state: str
+    reader: str = ""
     controller_pid: int | None = None
     way: str = ""
     cycles: int | None = None
@@ -85,7 +85,6 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     no_device_timing: str = ""
     nvtx: str = ""
-    nvtx_error: str = ""
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,20 +131,21 @@ def look_at(rank: Rank) -> RankStatus:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return RankStatus(name=rank.name, pid=rank.pid, state=f"unknown: {reason}")
     try:
-        return describe(rank, view, time.monotonic_ns())
+        return describe(rank, view)
     except SpectraceError as error:  # ended meanwhile
         return RankStatus(name=rank.name, pid=rank.pid, state=f"unknown: {error}")
     finally:
         view.close()
 
 
-def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
-    """The status in a mapped ring; `now_ns` is CLOCK_MONOTONIC.
+def describe(rank: Rank, view: RingView) -> RankStatus:
+    """The status in a mapped ring.
 
     Raises:
         SpectraceError: The rank has ended.
     """
     info = view.info()
+    reader = readers.controller(view)
 
     def said(key: str) -> str:
         return str(info.get(key) or "")
@@ -154,7 +154,8 @@ def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
         name=rank.name,
         pid=rank.pid,
         state=state_of(view),
-        controller_pid=controller_of(view, rank.pid, now_ns),
+        reader=str(reader or ""),
+        controller_pid=reader.pid or None if reader else None,
         way=way_of(view),
         cycles=view.word(Word.CYCLES),
         losses=_losses(view),
@@ -166,7 +167,6 @@ def describe(rank: Rank, view: RingView, now_ns: int) -> RankStatus:
         error=said("error"),
         no_device_timing=said("no_device_timing"),
         nvtx=said("ranges"),
-        nvtx_error=said("ranges_error"),
     )
 
 
@@ -196,7 +196,7 @@ def _sentences(rank: RankStatus) -> Iterator[str]:
     yield rank.untried
     yield f"Not seen: {', '.join(rank.missing)}." if rank.missing else ""
     yield rank.no_device_timing
-    yield f"NVTX off after an error: {rank.nvtx_error}" if rank.nvtx_error else rank.nvtx
+    yield rank.nvtx
     lost = rank.losses.boundaries if rank.losses else 0
     if lost:
         yield f"{rank.name}: {lost:,} boundaries of the device were not timed."
@@ -227,6 +227,6 @@ def render(servers: list[ServerStatus]) -> Table:
 
 def _state(rank: RankStatus) -> str:
     state = f"{rank.state} ({rank.way})" if rank.way else rank.state
-    if rank.controller_pid is not None:
-        return f"{state} by process {rank.controller_pid}"
+    if rank.reader:
+        return f"{state} by {rank.reader}"
     return state if rank.cycles is None or rank.state == ASLEEP else f"{state}, nobody reads"

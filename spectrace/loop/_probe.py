@@ -12,19 +12,18 @@ from threading import get_ident
 from time import monotonic_ns as now
 from typing import Any
 
-from spectrace.loop import _ring
 from spectrace.loop._checks import Row
 from spectrace.loop._timing import Timing
+from spectrace.probe import own_ring
 from spectrace.probe.faults import pass_on
 from spectrace.probe.layout import (
     ABANDONED_NS,
     Command,
     Kind,
-    Mode,
+    Origin,
     RecordType,
     State,
     Word,
-    mode_word,
 )
 from spectrace.probe.recorder import Recorder
 from spectrace.probe.ring import RingWriter
@@ -78,8 +77,8 @@ class LoopProbe:
             self._let_go(State.FAILED)
 
     def _open(self, units: int) -> None:
-        path = _ring.own_path()
-        ring = _ring.create(path, units, {Word.MODE: mode_word(Mode.DEVICE)})
+        path = own_ring.own_path()
+        ring = RingWriter(own_ring.create(path, Origin.LOOP, units))
         self.path, self._ring, self._words = path, ring, ring.words
         self._finalizer = weakref.finalize(self, _end, path, os.getpid(), ring)
         _PROBES.add(self)
@@ -297,13 +296,12 @@ def _end(path: Path, pid: int, ring: RingWriter) -> None:
     """Ends the ring of a probe that has gone; a forked child leaves it to its parent."""
     if os.getpid() == pid:
         _say_last(ring, State.DETACHED)
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        own_ring.remove(path, pid)
 
 
 def _why(error: BaseException) -> str:
     if isinstance(error, FileExistsError):
         return "This process is traced already: it has a Tracer, or an injected probe."
     if isinstance(error, OSError):
-        return f"No ring can be made in {_ring.SHARED_MEMORY}: {error.strerror or error}."
+        return f"No ring can be made in {own_ring.SHARED_MEMORY}: {error.strerror or error}."
     return f"{type(error).__name__}: {error}"

@@ -42,6 +42,7 @@ class Word:
     LOADER_TEXT_ADDRESS = 7  # memory that the loader frees, 0 if there is none
     LOADER_TEXT_BYTES = 8
     PID_NAMESPACE = 9  # inode of the namespace in which TARGET_PID counts, 0: not known
+    ORIGIN = 10  # who made the ring: `Origin`
 
     # Written by the probe.
     HEAD = 32  # units written so far: the position of the newest record's last unit
@@ -89,6 +90,14 @@ class Seat:
 
 
 SEATS = 16
+
+
+class Origin:
+    """Who made a ring, and with it how the probe comes into the process."""
+
+    INJECTED = 0  # spectrace, which put the probe's code into it
+    LOOP = 1  # a `spectrace.loop.Tracer`, in its own process
+    PLUGIN = 2  # the plugin in a scheduler's process
 
 
 class State:

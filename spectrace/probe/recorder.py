@@ -236,9 +236,10 @@ class Recorder:
                 the one after the last.
         """
         began_ns = start_ns
-        if self._syncing and (self.timing or self._keeps(number)):
-            start_ns = self._synchronized(start_ns)
-        if self.open:
+        goes_on = self.open
+        if goes_on:
+            if self._syncing and (self.timing or self._keeps(number)):
+                start_ns = self._synchronized(start_ns)
             self.end(start_ns)
         self.number = number or self._last_number + 1
         self._start_ns = start_ns
@@ -247,6 +248,8 @@ class Recorder:
         self._size = _NO_SIZE
         self._flags = self._graph = self.padded = self._lag_bits = self._count = self._own_ns = 0
         self._follow_words()
+        if self._syncing and not (goes_on or self._skipping):
+            start_ns = self._start_ns = self._synchronized(start_ns)
         self.open = True
         timing = self.timing = self._mode != _OFF and not self._skipping
         if timing:

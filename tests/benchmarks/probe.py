@@ -32,7 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from examples.sglang_cpu.server import PYTHON, CpuServer, ServerOptions
-from spectrace.attach import loops
+from spectrace.attach import sleepers
 from spectrace.collect.ring_view import RingView
 from spectrace.loop import Tracer
 from spectrace.probe.layout import UNIT_BYTES, Mode, Word
@@ -125,7 +125,7 @@ def read_it(tracer: Tracer) -> None:
     """Wakes a tracer as a reader does that then gives no sign of life for a while."""
     assert tracer.path is not None
     ring = RingView(tracer.path)
-    loops.wake(os.getpid(), ring)
+    sleepers.wake(os.getpid(), ring, ring.units)
     ring.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
     ring.set_word(Word.JOINS, ring.word(Word.JOINS) + 1)
     ring.close()

@@ -41,6 +41,19 @@ def test_a_second_spectrace_shows_the_same_cycles_sent_over_otlp(server: CpuServ
         assert run["engine"] == "sglang 0.5.23"
 
 
+def test_who_comes_second_reads_along_and_its_page_says_so(server: CpuServer) -> None:
+    """Both pages have the same cycles; the second one names the process that controls."""
+    with (
+        paged("attach", str(server.pid), "--port", "0") as first,
+        paged("attach", str(server.pid), "--port", "0") as second,
+    ):
+        until(second.runs)
+        generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="along")
+        until(lambda: len(second.cycles()) >= 5 and set(second.cycles()) <= set(first.cycles()))
+        assert f"process {first.process.pid} controls" in str(second.runs())
+        assert "controls" not in str(first.runs())
+
+
 def test_killing_the_pages_process_does_not_touch_the_server(server: CpuServer) -> None:
     """After SIGKILL to spectrace requests go on with the same tokens."""
     before = generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="before")

@@ -218,16 +218,16 @@ def sample(*_: Any) -> None:
     """Stands for eagle_sample."""
 
 
-def installed() -> Iterator[type[Scheduler]]:
+def installed(scheduler: Any = Scheduler) -> Iterator[Any]:
     """Puts the modules that the probe looks for in place, and takes them out again."""
     names = ("sglang", engine.SCHEDULER_MODULE, COMMON)
     before = {name: sys.modules.get(name) for name in names}
     modules: dict[str, Any] = {name: ModuleType(name) for name in names}
     modules["sglang"].__version__ = "0.5.23"
-    modules[engine.SCHEDULER_MODULE].Scheduler = Scheduler
+    modules[engine.SCHEDULER_MODULE].Scheduler = scheduler
     modules[COMMON].eagle_sample = sample
     sys.modules.update(modules)
-    yield Scheduler
+    yield scheduler
     for name, module in before.items():
         if module is None:
             del sys.modules[name]

@@ -4,7 +4,8 @@ They decode, idle or stand still as a file says, and say what they were left wit
 loads nothing but the probe's engine table, so that such a server starts in a fraction of a second.
 
     DIR/TP0.do      what the rank TP0 is to do: decode (also if missing), idle, pause (Python runs,
-                    and no cycle comes), block (in the kernel), or block in a cycle
+                    and no cycle comes), block (in the kernel), block in a cycle, or native
+                    (native code sleeps for 8 s and lets no Python run)
     DIR/TP0.wake    a pipe whose first byte ends blocking
     DIR/TP0.says    what it says of itself once it finds DIR/TP0.tell
 """
@@ -12,6 +13,7 @@ loads nothing but the probe's engine table, so that such a server starts in a fr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -187,6 +189,8 @@ def _turns(folder: Path, name: str, scheduler: Any) -> Iterator[None]:
             time.sleep(_CYCLE_S / 10)
         elif what == "block":
             _block(wake)
+        elif what == "native":
+            ctypes.PyDLL(None).usleep(8_000_000)
         elif what == "block in a cycle":
             scheduler.model_worker.draft_worker.draft_forward = lambda: _block(wake)
             _decode(scheduler, requests)

@@ -15,6 +15,7 @@ from spectrace.probe.layout import Command, State, Word
 
 NOBODY = 65534
 SYSTEM_PYTHON = Path("/usr/bin/python3")
+NEWEST_PYTHON = Path(__file__).parents[2] / ".python3.14/usr/bin/python3.14"  # see newest_python
 
 # Does what the probe does to the ring, without hooks: the target calls `tick` by itself.
 PROBE = f"""
@@ -80,6 +81,8 @@ def interpreters() -> list[Path]:
     found = [Path(sys.executable).resolve(), *versions]
     if SYSTEM_PYTHON.exists():
         found.append(SYSTEM_PYTHON)
+    if NEWEST_PYTHON.exists():
+        found.append(NEWEST_PYTHON)
     return list({path.resolve(): path for path in found}.values())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +40,11 @@ def attached(server: SimulatedServer) -> handle.Attached:
 def still(server: SimulatedServer, what: str) -> None:
     """Waits until the rank does what leads to no cycle."""
     server.order("TP0", what)
-    if what == "block":
+    if what == "native":
+        wait_until(lambda: sleeps_in(server.pids["TP0"], "clock_nanosleep", "nanosleep"))
+        time.sleep(0.1)  # longer than the sleep between two cycles
+        assert sleeps_in(server.pids["TP0"], "clock_nanosleep", "nanosleep")
+    elif what == "block":
         wait_until(lambda: sleeps_in(server.pids["TP0"], "select", "pselect6"))
     else:
         time.sleep(0.1)
@@ -96,6 +102,38 @@ def test_a_cycle_that_is_cut_off_is_marked(server: SimulatedServer) -> None:
     assert last.ranks[0].incomplete
     server.wake("TP0")
     assert server.untouched()
+
+
+def test_a_process_that_was_stopped_is_named_as_such_and_lets_it_go_later(
+    server: SimulatedServer,
+) -> None:
+    """Into a process in state T nothing is put; the probe leaves at the first cycle after it."""
+    it = attached(server)
+    os.kill(it.rank.pid, signal.SIGSTOP)
+    out = leave.take_out(it)
+    assert not out.removed
+    assert f"kill -CONT {it.rank.pid}" in out.reason
+    assert it.path.exists()
+    os.kill(it.rank.pid, signal.SIGCONT)
+    assert leave.take_out_pid(it.rank.pid).removed
+    assert not it.path.exists()
+    assert server.untouched()
+
+
+def test_native_code_that_keeps_python_from_running_is_not_disturbed(
+    server: SimulatedServer,
+) -> None:
+    """What was put in waits for its end, finds the probe gone by then, and frees itself."""
+    it = attached(server)
+    before = texts_in(it.rank.pid)
+    still(server, "native")
+    out = leave.take_out(it)
+    assert not out.removed
+    assert "paused, or blocked" in out.reason
+    server.order("TP0", "decode")
+    assert leave.take_out_pid(it.rank.pid, timeout_s=20).removed
+    assert server.untouched()
+    wait_until(lambda: texts_in(it.rank.pid) <= before)
 
 
 def test_detach_from_the_command_line_works_on_a_paused_server(server: SimulatedServer) -> None:

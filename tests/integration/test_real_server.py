@@ -14,6 +14,7 @@ from examples.sglang_cpu.load import generate
 from spectrace.attach import modes, ring_file
 from spectrace.attach.discover import find_by_pid
 from spectrace.attach.session import TraceSession
+from spectrace.attach.ways import Method
 from spectrace.model import Cycle, CycleKind, PhaseName, TimingMode
 from tests.conftest import REQUESTS, TOKENS, Served
 from tests.helpers.peek import peek
@@ -25,6 +26,7 @@ from tests.helpers.tracing import (
     token_ids,
     traced,
 )
+from tests.helpers.unnoticed import attach_unnoticed
 
 if TYPE_CHECKING:
     from examples.sglang_cpu.load import Answer
@@ -249,6 +251,15 @@ def test_after_detaching_nothing_of_the_tracer_is_left(served: Served) -> None:
     assert all(all(look["wrapped"]) for look in during)
     assert after == before
     assert not any(path.exists() for path in paths)
+
+
+@pytest.mark.parametrize("method", [Method.PTRACE, Method.GDB])
+def test_no_way_in_is_noticed(served: Served, method: Method) -> None:
+    """By each way five attaches under load fail no request, change no token, leave nothing."""
+    rounds = attach_unnoticed(
+        served.server.url, served.server.pid, served.server.scheduler_pids(), method, 5
+    )
+    assert {stall.way for stall in rounds.stalls} == {method.value}
 
 
 WRAP = """

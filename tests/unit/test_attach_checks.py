@@ -207,11 +207,11 @@ def test_without_asking_the_kernel_the_settings_alone_decide() -> None:
             "sudo nsenter -t 70 -m mount -o remount,size=1g /dev/shm",
         ),
         (
-            {"ring": Ring(state="traced", controller_pid=5)},
+            {"ring": Ring(state="traced", controller="process 5")},
             "spectrace",
-            State.WARN,
-            "traced by process 5",
-            "spectrace detach 71",
+            State.OK,
+            "traced by process 5: attaching reads along",
+            "",
         ),
         (
             {"ring": Ring(problem="it has layout 99")},

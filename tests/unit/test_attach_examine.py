@@ -218,8 +218,8 @@ def test_what_stands_first_on_its_path_counts(proc: CopyOfProc) -> None:
     """PYTHONPATH comes before what is installed; a checkout has its version in a file."""
     proc.install("sglang", "0.5.23")
     proc.write(f"{PID}/environ", "PYTHONPATH=/src/python:/other\0")
-    proc.write(f"{PID}/root/src/python/sglang/version.py", '__version__ = "0.4.6.post5"\n')
-    assert "0.4.6.post5, not among" in proc.checks()["SGLang"].found
+    proc.write(f"{PID}/root/src/python/sglang/version.py", '__version__ = "0.4.5.post5"\n')
+    assert "0.4.5.post5, not among" in proc.checks()["SGLang"].found
 
 
 def test_interpreter_of_the_starting_process_leads_to_its_packages(proc: CopyOfProc) -> None:

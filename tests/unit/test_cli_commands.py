@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spectrace import __version__
-from spectrace.attach import discover, leave, ring_file
+from spectrace.attach import discover, leave, readers, ring_file
 from spectrace.attach.handle import TakenOut
 from spectrace.cli import attach, status
 from spectrace.cli.main import app, main
@@ -23,7 +23,7 @@ from spectrace.cli.stopping import SIGNALS, stop_on_signals
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
-from spectrace.probe.layout import State, Word
+from spectrace.probe.layout import Origin, Seat, State, Word
 from tests.helpers.probe_ring import make_ring
 
 RUN = Run(
@@ -194,8 +194,7 @@ def look_at_servers(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: s
     view.set_word(Word.STATE, State.TRACING)
     view.set_word(Word.CYCLES, 1234)
     view.set_word(Word.LOST_RECORDS, 5)
-    view.set_word(Word.CONTROLLER_PID, os.getpid())
-    view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
+    readers.sit_down(view)
     view.close()
     monkeypatch.setattr(discover, "list_runs", lambda: [RUN])
     monkeypatch.setattr(ring_file, "ring_path", lambda pid: folder / str(pid))
@@ -210,7 +209,7 @@ def test_status_lists_ranks_and_who_traces_them(
     """One line a rank, the server named once."""
     lines = look_at_servers(monkeypatch, tmp_path).splitlines()
     assert lines[0].split() == ["server", "rank", "process", "state", "timing", "cycles", "lost"]
-    words = f"70 TP0 71 traced (loop) by process {os.getpid()} off 1,234 5"  # a ring without code
+    words = f"70 TP0 71 traced (injected) by process {os.getpid()} off 1,234 5"
     assert lines[1].split() == words.split()
     assert lines[2].split() == ["TP1", "72", "not", "traced", "\u2013", "\u2013", "\u2013"]
 
@@ -240,10 +239,10 @@ def test_a_reader_that_is_silent_reads_no_more(tmp_path: Path) -> None:
     make_ring(tmp_path / "ring").close()
     view = RingView(tmp_path / "ring")
     view.set_word(Word.STATE, State.TRACING)
-    view.set_word(Word.CONTROLLER_PID, os.getpid())
-    view.set_word(Word.HEARTBEAT_NS, 1_000_000_000)
-    quiet = status.describe(RUN.ranks[0], view, 4_100_000_000)
-    heard = status.describe(RUN.ranks[0], view, 3_900_000_000)
+    readers.sit_down(view)
+    heard = status.describe(RUN.ranks[0], view)
+    view.set_word(Word.SEATS + Seat.HEARTBEAT_NS, time.monotonic_ns() - 3_100_000_000)
+    quiet = status.describe(RUN.ranks[0], view)
     view.close()
     assert (quiet.state, quiet.controller_pid) == ("traced", None)
     assert heard.controller_pid == os.getpid()
@@ -254,15 +253,19 @@ def test_a_loop_that_nobody_traces_is_asleep(tmp_path: Path) -> None:
     make_ring(tmp_path / "ring").close()
     view = RingView(tmp_path / "ring")
     states = []
-    for state, code_bytes in ((State.DETACHED, 0), (State.LOADED, 0), (State.DETACHED, 9)):
+    for state, origin in (
+        (State.DETACHED, Origin.LOOP),
+        (State.LOADED, Origin.PLUGIN),
+        (State.DETACHED, Origin.INJECTED),
+    ):
         view.set_word(Word.STATE, state)
-        view.set_word(Word.CODE_BYTES, code_bytes)
-        states.append(status.describe(RUN.ranks[0], view, 0))
+        view.set_word(Word.ORIGIN, origin)
+        states.append(status.describe(RUN.ranks[0], view))
     view.close()
     assert [rank.state for rank in states] == ["asleep", "asleep", "left"]
     assert [status._state(rank) for rank in states] == [
         "asleep (loop)",
-        "asleep (loop)",
+        "asleep (plugin)",
         "left (injected), nobody reads",
     ]
 
@@ -274,8 +277,7 @@ def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) ->
         {
             "untried": "Untried: a release.",
             "missing": ["Worker.draft", "Worker.verify"],
-            "ranges": "NVTX on",
-            "ranges_error": "RuntimeError: full",
+            "ranges": "NVTX off: it failed with RuntimeError: full",
         }
     )
     writer.close()
@@ -287,13 +289,13 @@ def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) ->
         (Word.EVENT_OTHER_STREAM, 4),
     ):
         view.set_word(word, count)
-    ranks = tuple(status.describe(rank, view, 0) for rank in RUN.ranks)
+    ranks = tuple(status.describe(rank, view) for rank in RUN.ranks)
     view.close()
     server = status.ServerStatus(run_id="", server_pid=70, command=(), ranks=ranks)
     assert status.notes([server]) == [
         "70: Untried: a release.",
         "70: Not seen: Worker.draft, Worker.verify.",
-        "70: NVTX off after an error: RuntimeError: full",
+        "70: NVTX off: it failed with RuntimeError: full",
         "70: TP0: 1,234 boundaries of the device were not timed.",
         "70: TP1: 1,234 boundaries of the device were not timed.",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spectrace.attach.handle import Options
-from spectrace.cli.attach import options_of
+from spectrace.cli.trace_options import options_of
 from spectrace.model import TimingMode
 from spectrace.probe.layout import Mode, Word
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,14 @@ import typer
 from typer.testing import CliRunner
 
 from spectrace.attach import discover
-from spectrace.cli import attach, serve
+from spectrace.attach.handle import Options
+from spectrace.attach.ways import Method
+from spectrace.cli import attach, launch, serve
 from spectrace.cli.main import app
 from spectrace.cli.page_options import size_option
 from spectrace.errors import SpectraceError
+from spectrace.model import Run
+from spectrace.probe.layout import Mode
 from tests.unit.test_cli_follow import RUN
 
 RUNNER = CliRunner()
@@ -94,6 +100,53 @@ def test_without_a_page_none_is_opened(
     monkeypatch.setattr(attach, "trace", lambda *_, **__: 0)
     result = RUNNER.invoke(app, ["attach", "70", "--no-page"])
     assert (result.exit_code, result.output, opened) == (0, "", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], Options()),
+        (["--method", "gdb"], Options(method=Method.GDB)),
+        (["--method", "remote-exec"], Options(method=Method.REMOTE_EXEC)),
+        (["--timing", "host", "--sample-every", "10"], Options(mode=Mode.HOST, every=10)),
+        (["--ring-size", "1MB"], Options(units=31_250)),
+    ],
+)
+@pytest.mark.parametrize("command", ["attach", "launch"])
+def test_options_reach_the_session_of_either_command(
+    command: str, arguments: list[str], expected: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a server that is found is traced with, one that is launched is traced with too."""
+    given: list[Options] = []
+
+    def session(_run: Run, *, options: Options) -> None:
+        given.append(options)
+        raise OpenedError("enough")
+
+    server = FakeServer()
+    monkeypatch.setattr(attach, "TraceSession", session)
+    monkeypatch.setattr(discover, "find_by_pid", lambda _pid: RUN)
+    monkeypatch.setattr(launch, "Launched", lambda *_: server)
+    monkeypatch.setattr(launch, "output_of", lambda *_: nullcontext(-1))
+    target = ["70"] if command == "attach" else ["--", "serve", "--tp", "2"]
+    RUNNER.invoke(app, [command, "--no-page", *arguments, *target])
+    assert given == [replace(expected, every=expected.every or 1)]
+    assert server.stopped == (command == "launch")
+
+
+class FakeServer:
+    """A server that is there at once, and has ended once it is not traced."""
+
+    exit_code = 0
+    stopped = False
+
+    def wait_for_ranks(self, _stopped: object) -> Run:
+        """At once."""
+        return RUN
+
+    def stop(self, _grace_s: float) -> None:
+        """Notes it."""
+        self.stopped = True
 
 
 def test_a_size_is_read_exactly_however_long() -> None:

@@ -14,6 +14,7 @@ import pytest
 from spectrace.attach import readers, traced_rank
 from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.attach.session import End, TraceSession
+from spectrace.attach.ways import Way
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
@@ -67,7 +68,7 @@ class FakeProbes:
         view = RingView(path)
         key = readers.sit_down(view)
         view.close()
-        return Attached(rank, path, "pending", 300_000, self.joined, key)
+        return Attached(rank, path, Way.PTRACE, 300_000, self.joined, key)
 
     def ask_to_leave(self, attached: Attached) -> None:
         """Notes whom it was said to."""

@@ -404,6 +404,24 @@ def test_the_stall_of_each_rank_has_its_parts() -> None:
     ]
 
 
+def test_the_way_in_is_said_and_why_others_were_closed() -> None:
+    """By the plugin nothing stands; of a way that was tried in vain its reason comes first."""
+    stall = Stall(
+        rank="TP0",
+        stop_ms=0.0,
+        loading_ms=0.1,
+        installing_ms=0.2,
+        total_ms=0.3,
+        installed=True,
+        way="ptrace",
+        closed=("It was refused.",),
+    )
+    assert figures.stall_lines((stall,)) == [
+        "TP0: It was refused.",
+        "TP0 was held up for 0.30 ms by ptrace: stop 0 µs, loading 0.10 ms, installing 0.20 ms.",
+    ]
+
+
 def test_what_was_taken_out_is_said_in_sentences() -> None:
     """Ranks that are free, foreign wrappers, and ranks that keep the probe."""
     removals = (

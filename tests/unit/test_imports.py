@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "probe": set(),
     "loop": {"probe"},
+    "plugin": {"probe"},
     "collect": {"model", "probe.layout"},
     "analysis": {"model"},
     "attach": {"model", "collect", "probe.layout", "probe.engines"},
@@ -70,9 +71,10 @@ def test_every_room_has_its_rule() -> None:
     assert rooms - {"__init__", "__pycache__", "py"} <= set(MAY_IMPORT) | {"py"}
 
 
-# The probe runs under another package name in a server; a loop imports it under ours.
+# The probe runs under another package name in a server; a loop and the plugin import it under ours.
 INSIDE = [(path, set[str]()) for path in sorted((PACKAGE / "probe").rglob("*.py"))]
-INSIDE += [(path, {"spectrace"}) for path in sorted((PACKAGE / "loop").rglob("*.py"))]
+for room in ("loop", "plugin"):
+    INSIDE += [(path, {"spectrace"}) for path in sorted((PACKAGE / room).rglob("*.py"))]
 
 
 @pytest.mark.parametrize(("path", "own"), INSIDE, ids=str)

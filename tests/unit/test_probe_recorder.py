@@ -333,7 +333,7 @@ def test_a_device_that_fails_for_good_is_let_go(ring: RingWriter, ring_path: Pat
 
 
 def test_sync_waits_before_every_stamp(ring: RingWriter) -> None:
-    """One synchronize for each mark, and one for the start of each further cycle."""
+    """One synchronize for each mark, and one for the start of each cycle."""
     ring.words[Word.MODE] = mode_word(Mode.SYNC)
     calls = Calls()
     recorder = Recorder(ring, sync=calls)
@@ -341,7 +341,21 @@ def test_sync_waits_before_every_stamp(ring: RingWriter) -> None:
     recorder.mark(Ph.DRAFT)
     recorder.mark(Ph.SCHEDULE)
     recorder.begin(monotonic_ns(), Kind.DECODE, 1)
-    assert calls.told == ["sync"] * 3
+    assert calls.told == ["sync"] * 4
+
+
+def test_the_first_cycle_after_a_pause_waits_only_if_it_is_to(ring: RingWriter) -> None:
+    """Where mode `host` was asked for meanwhile, nothing is synchronized any more."""
+    ring.words[Word.MODE] = mode_word(Mode.SYNC)
+    calls = Calls()
+    recorder = Recorder(ring, sync=calls)
+    recorder.begin(monotonic_ns(), Kind.DECODE, 1)
+    recorder.end(monotonic_ns())
+    ring.words[Word.MODE] = mode_word(Mode.HOST)
+    recorder.begin(monotonic_ns(), Kind.DECODE, 1)
+    recorder.mark(Ph.SCHEDULE)
+    recorder.end(monotonic_ns())
+    assert calls.told == ["sync"]
 
 
 def test_sync_waits_for_no_cycle_that_sampling_skips(ring: RingWriter) -> None:

@@ -477,7 +477,7 @@ def test_a_scheduler_without_a_known_function_is_refused_untouched(tmp_path: Pat
                 Tracer(ring, lambda: None).arm()
             assert vars(scheduler)["run_batch"] is run_batch
         finally:
-            scheduler.on_idle = idle  # type: ignore[method-assign] # as it was
+            scheduler.on_idle = idle
             ring.close()
 
 
@@ -497,3 +497,48 @@ def test_a_signal_handlers_exception_while_leaving_reaches_the_server_and_all_is
     assert traced.view.word(Word.STATE) == State.DETACHED
     assert traced.forgotten
     traced.assert_untouched()
+
+
+# What is put in from outside runs `leave` below two frames of its own.
+TEXT = "exec('tracer.leave()', {'tracer': tracer})"
+
+
+def put_in_a_text(name: str) -> None:
+    """Runs the text where code of a module of that name was at work."""
+    code = f"exec({TEXT!r}, {{'tracer': tracer}})"
+    exec(code, {"tracer": tracer, "__name__": name})  # noqa: S102 - as the interpreter does
+
+
+def test_it_leaves_in_the_midst_of_the_servers_work_if_it_was_asked_to(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the command the same text does nothing."""
+    monkeypatch.setattr(tracer, "armed", traced.tracer)
+    traced.scheduler.step(Batch([Request("a")]))
+    put_in_a_text("sglang.srt.managers.scheduler")
+    assert traced.view.word(Word.STATE) == State.TRACING
+    traced.view.set_word(Word.COMMAND, Command.DETACH)
+    put_in_a_text("sglang.srt.managers.scheduler")
+    assert traced.forgotten
+    traced.assert_untouched()
+    assert traced.view.word(Word.STATE) == State.DETACHED
+    assert traced.cycles()[-1].incomplete
+
+
+def test_it_does_not_leave_in_the_midst_of_its_own_work(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own code would go on with a ring that is closed; that sees the command by itself."""
+    monkeypatch.setattr(tracer, "armed", traced.tracer)
+    traced.view.set_word(Word.COMMAND, Command.DETACH)
+    put_in_a_text("spectrace.probe.recorder")
+    assert traced.view.word(Word.STATE) == State.EMPTY  # as the test made it
+    traced.scheduler.on_idle()
+    assert traced.forgotten
+
+
+def test_every_idle_call_is_counted(traced: Traced) -> None:
+    """By that an idle server is told from one that stands still, however rarely it is called."""
+    for _ in range(3):
+        traced.scheduler.on_idle()
+    assert traced.view.word(Word.IDLE_CALLS) == 3
