@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..layout import Graph, Ph  # noqa: TID252 - as the modules of the probe do
 from . import sglang as engine
-from .sglang_rows import OLDEST, UNKNOWN, UNKNOWN_VERIFYING, parsed, spelled
+from .sglang_rows import (
+    OLDEST,
+    SCHEDULER,
+    UNCOUNTED,
+    UNKNOWN,
+    UNKNOWN_VERIFYING,
+    parsed,
+    settle,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +36,6 @@ if TYPE_CHECKING:
     # number were not drafted. A tensor on the CPU is as good as a list.
     Counts = tuple[str, str, int]
     Target = tuple[str, int, int]  # path of a function, and the phases at call and return
-
-UNCOUNTED: Counts = (engine.RESULT, "", 0)
 
 # The scheduler. `number`: whether a batch carries that of its cycle, as `forward_iter`, or not.
 # `counts`: the correct drafts of each request, of the result or of what `verify` gave back.
@@ -210,45 +217,23 @@ PHASES = {
 MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
 
-class Chosen:
-    """A row of RELEASES and one of WORKERS: where the probe finds what in one server.
+class Release:
+    """What the scheduler of a range of releases looks like.
 
     Args:
-        release: The columns of the one.
-        worker: The columns of the other.
+        columns: A row of RELEASES.
 
     Attributes:
-        release: First release of the scheduler's row.
+        release: The first release.
         numbered: Whether a batch carries the number of its cycle.
         counts: Where the correct drafts are.
         counter: Of a request, what sums up its correct drafts; empty where nothing does.
         padded: Path from the scheduler to the batch size of the target's graph.
         ready: Paths of functions of which one is called first once the results are there.
-        worker: Name of a class in the worker's MRO; empty for any.
-        since: First release of the worker's row.
-        targets: Functions, and the phases that begin at their call and at their return.
-        sizes: The function of the worker at whose call it says how large its draft is.
-        early: Whether the worker itself hands out the tokens.
-        step: Path of one forward of the draft model; empty where it has none to be seen.
-        steps: Path of what makes all of them where no graph runs; empty where nothing does.
-        graphs: Path of the functions that run a part of the cycle as a graph, and the part.
-            Where the server has no graphs there is nothing at the path.
-        tried: Releases on which it ran.
-        lacks: What it does not show.
-        untried: Why the rows may not fit the server, a sentence; `sglang_rows` tells.
-        name: Which rows these are, for people.
     """
 
-    def __init__(self, release: list[str], worker: list[str]) -> None:
-        self.untried = ""
-        self._take_release(*release)
-        self._take_worker(*worker)
-        since = spelled(max(self.release, self.since))
-        self.name = f"{self.worker or 'unknown worker'} since {since}"
-
-    def _take_release(  # noqa: PLR0913, PLR0917 - as many as there are columns
-        self, since: str, number: str, counts: str, counter: str, graph: str, ready: str
-    ) -> None:
+    def __init__(self, columns: list[str]) -> None:
+        since, number, counts, counter, graph, ready = columns
         self.release = parsed(since) or OLDEST
         self.numbered = number == "batch"
         where, _, name = counts.partition(".")
@@ -258,20 +243,41 @@ class Chosen:
         self.padded = f"tp_worker.model_runner.{graph}.bs"
         self.ready = READY[ready].split()
 
-    def _take_worker(  # noqa: PLR0913, PLR0917 - the same
-        self,
-        worker: str,
-        since: str,
-        shape: str,
-        commit: str,
-        step: str,
-        graphs: str,
-        tokens: str,
-        lacks: str,
-        tried: str,
-    ) -> None:
+
+class WorkerRow:
+    """How the phases of one kind of worker are bounded, in a range of releases.
+
+    Args:
+        columns: A row of WORKERS.
+
+    Attributes:
+        worker: Name of a class in the worker's MRO; empty for any.
+        since: The first release.
+        targets: Functions, and the phases that begin at their call and at their return.
+        sizes: The function of the worker at whose call it says how large its draft is.
+        early: Whether the worker itself hands out the tokens.
+        counted: Whether it tells how many drafts were correct.
+        step: Path of one forward of the draft model; empty where it has none to be seen.
+        steps: Path of what makes all of them where no graph runs; empty where nothing does.
+        graphs: Path of the functions that run a part of the cycle as a graph, and the part.
+            Where the server has no graphs there is nothing at the path.
+        tried: Releases on which it ran.
+        lacks: What it does not show.
+    """
+
+    def __init__(self, columns: list[str]) -> None:
+        worker, since, shape, commit, step, graphs, tokens, lacks, tried = columns
         self.worker = worker.strip("-")
         self.since = parsed(since) or OLDEST
+        self.early = tokens == "early"
+        self.counted = "counts" not in lacks
+        self.lacks = [LACKS[lack] for lack in lacks.split(",") if lack != "-"]
+        self.tried = [parsed(release) for release in tried.split(",")]
+        self._find_targets(shape, commit)
+        self._find_draft(shape, step, graphs)
+
+    def _find_targets(self, shape: str, commit: str) -> None:
+        """The functions that bound phases."""
         self.sizes = ""
         self.targets: list[Target] = []
         for path, enter, *more in rows(SHAPES[shape]):
@@ -281,17 +287,6 @@ class Chosen:
         if commit != "-":
             path = f"module:sglang.srt.speculative.{COMMITS[commit]}"
             self.targets.append((path, 0, Ph.VERIFY_COMMIT))
-        self.early = tokens == "early"
-        if "counts" in lacks:
-            self.counts = UNCOUNTED
-        elif self.early and self.counter:
-            self.counts = (engine.REQUEST, self.counter, 0)
-        self.lacks: list[str] = []
-        for lack in lacks.split(","):
-            if lack != "-":
-                self.lacks.append(LACKS[lack])
-        self.tried = list(map(parsed, tried.split(",")))
-        self._find_draft(shape, step, graphs)
 
     def _find_draft(self, shape: str, step: str, graphs: str) -> None:
         """Where the draft model runs, step by step or as a graph."""
@@ -310,37 +305,40 @@ class Chosen:
                 self.graphs.append((f"{runner}_for_draft_extend.{function}", Graph.DRAFT_EXTEND))
 
 
+class Chosen(Release, WorkerRow):
+    """A row of RELEASES and one of WORKERS: where the probe finds what in one server.
+
+    Args:
+        release: The columns of the one.
+        worker: The columns of the other.
+
+    Attributes:
+        name: Which rows these are, for people.
+        untried: Why they may not fit, a sentence; empty where they were seen to.
+    """
+
+    name: str
+    untried: str
+
+    def __init__(self, release: list[str], worker: list[str]) -> None:
+        Release.__init__(self, release)
+        WorkerRow.__init__(self, worker)
+        settle(self)
+
+
 @cache
 def digest() -> dict[str, bytes]:
     """All rows as `sglang_rows.DIGEST` has them."""
-    kinds: dict[str, list[list[str]]] = {}
+    kinds: dict[str, list[tuple[Version, bytes]]] = {}
     for row in rows(WORKERS):
-        kinds.setdefault(row[0], []).append(row)
+        worker = WorkerRow(row)
+        kinds.setdefault(worker.worker, []).append((worker.since, _dumps(vars(worker))))
     for shape in (UNKNOWN, UNKNOWN_VERIFYING):
-        kinds[shape] = [["-", spelled(OLDEST), shape, *"------"]]
-    return {kind: _digest(of_kind) for kind, of_kind in kinds.items()}
-
-
-def _digest(workers: list[list[str]]) -> bytes:
-    """What holds for one kind of worker, from each release on in which anything changes."""
-    schedulers = list(rows(RELEASES))
-    changes = {_since(row) for row in (*workers, *schedulers)}
-    found = []
-    for version in sorted(changes, reverse=True):
-        worker = next((row for row in workers if _since(row) <= version), None)
-        if worker is not None:
-            release = next(row for row in schedulers if _since(row) <= version)
-            found.append((version, _dumps(vars(Chosen(release, worker)))))
-    return _dumps(found)
-
-
-def _since(row: list[str]) -> Version:
-    """The first release of a row."""
-    for cell in row[:2]:
-        version = parsed(cell)
-        if version is not None:
-            return version
-    raise ValueError(f"no release in {row}")
+        worker = WorkerRow(["-", spelled(OLDEST), shape, *"------"])
+        kinds[shape] = [(OLDEST, _dumps(vars(worker)))]
+    releases = map(Release, rows(RELEASES))
+    kinds[SCHEDULER] = [(release.release, _dumps(vars(release))) for release in releases]
+    return {kind: _dumps(of_kind) for kind, of_kind in kinds.items()}
 
 
 def _dumps(value: Any) -> bytes:

@@ -10,16 +10,19 @@ from marshal import loads
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from . import sglang as engine
+
 if TYPE_CHECKING:
     Version = tuple[int, int, int, int]  # the last number is that of a post release
 
 OLDEST: Version = (0, 4, 6, 0)
 NEWEST: Version = (0, 5, 23, 0)
-UNKNOWN, UNKNOWN_VERIFYING = "unknown", "unknown-verifying"
+SCHEDULER, UNKNOWN, UNKNOWN_VERIFYING = "", "unknown", "unknown-verifying"
+UNCOUNTED = (engine.RESULT, "", 0)
 PLAIN = "TpModelWorker"
 
-# By kind of worker: `marshal.dumps` of pairs, newest first, of a release and of
-# `marshal.dumps` of the attributes of `sglang_releases.Chosen` from that release on.
+# By kind of worker, and of the scheduler: `marshal.dumps` of pairs, newest first, of a release
+# and of `marshal.dumps` of the attributes of a row of `sglang_releases.py` from then on.
 DIGEST: dict[str, bytes] = {}
 
 
@@ -43,13 +46,31 @@ def choose(text: str, worker: type, *, speculates: bool) -> Any:
     if speculates and kinds[0] != PLAIN and PLAIN in kinds:
         kinds.remove(PLAIN)
     kinds.append(UNKNOWN_VERIFYING if hasattr(worker, "verify") else UNKNOWN)
-    for kind in kinds:
-        for since, row in loads(digest[kind]) if kind in digest else ():  # noqa: S302 - our own
+    chosen = SimpleNamespace(**_row(digest, SCHEDULER, version))
+    found_row = next(filter(None, (_row(digest, kind, version) for kind in kinds)))
+    vars(chosen).update(found_row)
+    settle(chosen)
+    chosen.untried = _doubt(text, found, version, chosen)
+    return chosen
+
+
+def _row(digest: dict[str, bytes], kind: str, version: Version) -> dict[str, Any]:
+    """The attributes of the row that holds for a release; none if there is none."""
+    if kind in digest:
+        for since, row in loads(digest[kind]):  # noqa: S302 - our own
             if since <= version:
-                chosen = SimpleNamespace(**loads(row))  # noqa: S302 - our own
-                chosen.untried = _doubt(text, found, version, chosen)
-                return chosen
-    raise LookupError(f"no row for {worker.__name__}")
+                return dict(loads(row))  # noqa: S302 - the same
+    return {}
+
+
+def settle(chosen: Any) -> None:
+    """Finds out what two rows make together: where the counts are, and how they are called."""
+    if not chosen.counted:
+        chosen.counts = UNCOUNTED
+    elif chosen.early and chosen.counter:
+        chosen.counts = (engine.REQUEST, chosen.counter, 0)
+    since = spelled(max(chosen.release, chosen.since))
+    chosen.name = f"{chosen.worker or 'unknown worker'} since {since}"
 
 
 def _doubt(text: str, found: Version | None, version: Version, chosen: Any) -> str:
