@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from spectrace.attach.check import Check, ok, warn
 from spectrace.attach.facts import Process
 from spectrace.probe import layout
-from spectrace.probe.engines.sglang_releases import NEWEST, OLDEST, parsed, spelled
+from spectrace.probe.engines.sglang_rows import NEWEST, OLDEST, parsed, spelled
 
 _PROFILER_LIBRARIES = {
     "libToolsInjection": "Nsight Systems",

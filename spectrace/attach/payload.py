@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spectrace.attach import own_python, procfs
 from spectrace.attach.elf import Interpreter
+from spectrace.probe.engines.sglang_releases import digest
 
 # In the order in which the server loads them; the first one is run by the loader.
 PROBE_MODULES = (
@@ -23,14 +24,16 @@ PROBE_MODULES = (
     "recorder",
     "hooks",
     "engines.sglang",
-    "engines.sglang_releases",
+    "engines.sglang_rows",
     "older",
     "tracer",
 )
 
 # Of no use to a server on a CPU without a tool, to one of a new release, while nothing goes
 # wrong, or before the probe is armed.
-LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_releases", "older")
+LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_rows", "older")
+
+ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text
 
 _PROBE = Path(__file__).parent.parent / "probe"
 _MARSHAL_VERSION = 2  # plain values only: every Python reads it
@@ -52,7 +55,12 @@ Sources = tuple[tuple[str, str], ...]
 
 def probe_sources() -> Sources:
     """Names and texts of the probe's modules, in the order of loading."""
-    return tuple((name, module_path(name).read_text("utf-8")) for name in PROBE_MODULES)
+    return tuple((name, _source(name)) for name in PROBE_MODULES)
+
+
+def _source(name: str) -> str:
+    text = module_path(name).read_text("utf-8")
+    return f"{text}DIGEST = {digest()!r}\n" if name == ROWS_MODULE else text
 
 
 def module_path(name: str) -> Path:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .engines import sglang_releases as releases
+from .engines import sglang as engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .engines.sglang_releases import Chosen
 
 _MOST_WAITING = 64  # results between a `run_batch` and its `process_batch_result`
 
@@ -41,7 +43,7 @@ class Older:
         "is_early",
     )
 
-    def __init__(self, chosen: releases.Chosen, *, staged: bool) -> None:
+    def __init__(self, chosen: Chosen, *, staged: bool) -> None:
         self._numbered = chosen.numbered
         self._counts = chosen.counts
         self._staged = staged
@@ -54,7 +56,7 @@ class Older:
     @property
     def wants_verified(self) -> bool:
         """Whether what `verify` gives back has the counts."""
-        return self._counts[0] == releases.VERIFIED
+        return self._counts[0] == engine.VERIFIED
 
     def ran(self, result: Any, batch: Any, number: int) -> int:
         """The number of the cycle that has just made `result`.
@@ -93,8 +95,8 @@ class Older:
 
     def keep_verified(self, value: Any) -> None:
         """Keeps the verify output for `correct`."""
-        if isinstance(value, tuple) and len(value) > releases.VERIFIED_PLACE:
-            self._verified = value[releases.VERIFIED_PLACE]
+        if isinstance(value, tuple) and len(value) > engine.VERIFIED_PLACE:
+            self._verified = value[engine.VERIFIED_PLACE]
 
     def look(self, reqs: Sequence[Any], early: Any) -> None:
         """Takes down what the requests have before their worker runs.
@@ -104,11 +106,11 @@ class Older:
             early: What the tracer wants to know again when their results are processed.
         """
         self.early = early
-        if self._counts[0] == releases.REQUEST:
+        if self._counts[0] == engine.REQUEST:
             self._sums = [self._sum_of(request) for request in reqs]
 
     def _sum_of(self, request: Any) -> tuple[int, int]:
-        return getattr(request, releases.VERIFIES), getattr(request, self._counts[1])
+        return getattr(request, engine.VERIFIES), getattr(request, self._counts[1])
 
     def correct(
         self, result: Any, looked: Sequence[tuple[Any, int, bool]]
@@ -120,9 +122,9 @@ class Older:
             looked: The requests, with what they had before.
         """
         where, name, surplus = self._counts
-        if where == releases.REQUEST:
+        if where == engine.REQUEST:
             return self._grown(looked)
-        holder = self._verified if where == releases.VERIFIED else result
+        holder = self._verified if where == engine.VERIFIED else result
         self._verified = None
         found = getattr(holder, name, None) if name else None
         if found is None or isinstance(found, list):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import faults, older, ranges, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
-from .engines import sglang_releases as releases  # as they are
+from .engines import sglang_rows  # as they are
 from .hooks import (
     Patches,
     after_call,
@@ -42,6 +42,7 @@ from .recorder import HOLD, Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .engines.sglang_releases import Chosen
     from .ring import RingWriter
 
 Function = Any
@@ -174,7 +175,7 @@ class Tracer:
         self._learn_kinds(type(batch.forward_mode), speculates=speculates)
         version = self._info["engine"].rpartition(" ")[2]
         worker = _worker_of(scheduler)
-        chosen = releases.choose(version, type(worker), speculates=speculates)
+        chosen = sglang_rows.choose(version, type(worker), speculates=speculates)
         self._follow_rows(scheduler, chosen)
         start = (scheduler, worker)
         self._hook_worker(start, chosen)
@@ -210,7 +211,7 @@ class Tracer:
                 for value, kind in self._kinds.items()
             }
 
-    def _follow_rows(self, scheduler: Any, chosen: releases.Chosen) -> None:
+    def _follow_rows(self, scheduler: Any, chosen: Chosen) -> None:
         """Takes from the rows where sizes and counts are found."""
         arguments = getattr(scheduler, engine.ARGUMENTS, None)
         self._sizes = tuple(
@@ -219,15 +220,15 @@ class Tracer:
         self._sized = bool(chosen.sizes)
         self._missing += chosen.lacks
         where, self._counts, surplus = chosen.counts
-        usual = where == releases.RESULT and self._counts and not surplus
+        usual = where == engine.RESULT and self._counts and not surplus
         if not (usual and chosen.numbered and not chosen.early):
             stages = getattr(scheduler, "pp_size", 1) or 1
             self._older = older.Older(chosen, staged=stages > 1)
 
-    def _hook_worker(self, start: _Start, chosen: releases.Chosen) -> None:
+    def _hook_worker(self, start: _Start, chosen: Chosen) -> None:
         recorder = self._recorder
         for path, enter, leave in chosen.targets:
-            if enter == releases.TARGET:
+            if enter == engine.TARGET:
                 make = around_target(recorder)
             else:
                 note = self._note_sizes if path == chosen.sizes else None
@@ -239,7 +240,7 @@ class Tracer:
         for path in chosen.ready:
             self._hook_path(start, path, before_call(recorder, recorder.mark_result))
 
-    def _hook_graphs(self, start: _Start, chosen: releases.Chosen) -> None:
+    def _hook_graphs(self, start: _Start, chosen: Chosen) -> None:
         """Hooks what tells graphs and eager runs apart, and the steps of an eager draft."""
         recorder = self._recorder
         self._padded = chosen.padded
@@ -597,7 +598,7 @@ def _first_of(kind: type, names: tuple[str, ...]) -> str:
 
 def _worker_of(scheduler: Any) -> Any:
     """What drives the models: releases before 0.5.3 name it by what it is."""
-    for name in releases.WORKER_NAMES:
+    for name in engine.WORKER_NAMES:
         worker = getattr(scheduler, name, None)
         if worker is not None:
             return worker

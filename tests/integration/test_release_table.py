@@ -9,6 +9,7 @@ import pytest
 
 from spectrace.probe.engines import sglang as engine
 from spectrace.probe.engines import sglang_releases as table
+from spectrace.probe.engines import sglang_rows
 from spectrace.probe.engines.sglang_releases import Chosen
 from tests.helpers import wheels
 from tests.helpers.sources import Sources, read
@@ -66,9 +67,9 @@ def sources(release: str) -> Sources:
     return read(folders()[release])
 
 
-def version(release: str) -> table.Version:
+def version(release: str) -> sglang_rows.Version:
     """The numbers of a release."""
-    numbers = table.parsed(release)
+    numbers = sglang_rows.parsed(release)
     assert numbers is not None
     return numbers
 
@@ -159,7 +160,7 @@ def test_what_is_read_of_scheduler_batch_and_request_is_there(release: str) -> N
     assert code.has_attribute("Scheduler", "tp_worker")
     for name in ("rid", "output_ids", "origin_input_ids", "finished_reason", "is_retracted"):
         assert code.has_attribute("Req", name), name
-    assert code.has_attribute("Req", table.VERIFIES)
+    assert code.has_attribute("Req", engine.VERIFIES)
     assert code.has_attribute("Req", engine.FINISHED_LENGTH) == (version(release) >= (0, 5, 4, 0))
     assert ("forward_iter" in code.assigned) == row.numbered
     for _, argument in engine.SIZES:
@@ -174,7 +175,7 @@ def test_counts_are_where_the_row_says(release: str) -> None:
     row = scheduler_row(release)
     where, name, _ = row.counts
     if name:
-        kind = "GenerationBatchResult" if where == table.RESULT else "EagleVerifyOutput"
+        kind = "GenerationBatchResult" if where == engine.RESULT else "EagleVerifyOutput"
         assert code.has_attribute(kind, name)
     if row.counter:
         assert code.has_attribute("Req", row.counter)
@@ -246,7 +247,7 @@ def test_rows_are_in_the_order_in_which_they_are_tried() -> None:
     """The newest comes first, of the scheduler and of each kind of worker."""
     sinces = [row.release for row in SCHEDULERS]
     assert sinces == sorted(sinces, reverse=True)
-    assert sinces[-1] == table.OLDEST
+    assert sinces[-1] == sglang_rows.OLDEST
     for worker in {row.worker for row in WORKERS}:
         of_worker = [row.since for row in WORKERS if row.worker == worker]
         assert of_worker == sorted(set(of_worker), reverse=True)

@@ -10,7 +10,7 @@ import pytest
 from spectrace.collect.reader import CycleRecord, RowsRecord
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind
-from spectrace.probe.engines import sglang_releases as table
+from spectrace.probe.engines import sglang_rows
 from spectrace.probe.layout import Command, Ph, Word
 from spectrace.probe.tracer import Tracer
 from tests.helpers import simulated_releases as simulated
@@ -283,13 +283,13 @@ def test_a_newer_release_is_tried_with_the_newest_rows_and_marked(ring: Path, ve
         ("", None),
     ],
 )
-def test_the_numbers_of_a_release(text: str, numbers: table.Version | None) -> None:
+def test_the_numbers_of_a_release(text: str, numbers: sglang_rows.Version | None) -> None:
     """Post releases count, candidates and development versions are those that they lead to."""
-    assert table.parsed(text) == numbers
+    assert sglang_rows.parsed(text) == numbers
 
 
 def test_a_worker_that_only_derives_from_the_plain_one_is_not_taken_for_it() -> None:
     """On a server that speculates it is an unknown worker; on another it decodes."""
     kind = type("SomeWorker", (simulated.TpModelWorker,), {})
-    assert not table.choose("0.5.23", kind, speculates=True).worker
-    assert table.choose("0.5.23", kind, speculates=False).worker
+    assert not sglang_rows.choose("0.5.23", kind, speculates=True).worker
+    assert sglang_rows.choose("0.5.23", kind, speculates=False).worker

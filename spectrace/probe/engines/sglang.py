@@ -1,7 +1,6 @@
 """What all releases of SGLang have in common: names that arming and every cycle need.
 
-What differs from release to release stands in `sglang_releases.py`, which is read when the
-worker is hooked.
+What differs from release to release stands in `sglang_releases.py`.
 """
 
 from __future__ import annotations
@@ -40,6 +39,16 @@ SIZES = (
     ("speculative_num_draft_tokens", "speculative_num_draft_tokens"),
 )
 ARGUMENTS = "server_args"
+
+# Attributes of the scheduler: the first that is there and not None is the worker. Releases
+# before 0.5.3 lack the first.
+WORKER_NAMES = ("model_worker", "draft_worker", "tp_worker")
+TARGET = -1  # in place of a phase: the target model's forward
+
+# Where the counts are: in the result, in what `verify` gave back, or in the request.
+RESULT, VERIFIED, REQUEST = "result", "verify", "request"
+VERIFIED_PLACE = 1  # of the verify output in what `verify` gives back
+VERIFIES = "spec_verify_ct"  # of a request: its verifies
 
 RAN_AS_GRAPH = "can_run_cuda_graph"  # of a result: whether the target model ran as a graph
 FINISHED_LENGTH = "finished_len"  # of a request: where its output was cut, if it was

@@ -2,39 +2,40 @@
 
 Read in the sources of the releases 0.4.6 to 0.5.23; `tests/integration/test_release_table.py`
 reads them again. A row holds from its release to that of the next newer row. What a release
-does not show is named in `lacks`, and nothing is put in its place. The tables are text, since
-the server reads one string much faster than as many objects: only rows that are used become any.
+does not show is named in `lacks`, and nothing is put in its place. The tables stay outside the
+server, which is given a digest of them: see `sglang_rows.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import marshal
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from ..layout import Graph, Ph  # noqa: TID252 - the probe runs under another package name
+from ..layout import Graph, Ph  # noqa: TID252 - as the modules of the probe do
+from . import sglang as engine
+from .sglang_rows import (
+    OLDEST,
+    SCHEDULER,
+    UNCOUNTED,
+    UNKNOWN,
+    UNKNOWN_VERIFYING,
+    parsed,
+    settle,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Version = tuple[int, int, int, int]  # the last number is that of a post release
+    from .sglang_rows import Version
+
     # Where the correct drafts of each request are found when `process_batch_result` has
     # returned: in the result, in what `verify` gave back or in the request, which has the sum
     # of all its cycles; under which name, empty for nowhere; and how many tokens of each
     # number were not drafted. A tensor on the CPU is as good as a list.
     Counts = tuple[str, str, int]
     Target = tuple[str, int, int]  # path of a function, and the phases at call and return
-
-OLDEST: Version = (0, 4, 6, 0)
-NEWEST: Version = (0, 5, 23, 0)
-
-# Attributes of the scheduler: the first that is there and not None is the worker. Releases
-# before 0.5.3 lack the first.
-WORKER_NAMES = ("model_worker", "draft_worker", "tp_worker")
-
-RESULT, VERIFIED, REQUEST = "result", "verify", "request"
-UNCOUNTED: Counts = (RESULT, "", 0)
-VERIFIED_PLACE = 1  # of the verify output in what `verify` gives back
-VERIFIES = "spec_verify_ct"  # of a request: its verifies
-TARGET = -1  # in place of a phase: see SHAPES
 
 # The scheduler. `number`: whether a batch carries that of its cycle, as `forward_iter`, or not.
 # `counts`: the correct drafts of each request, of the result or of what `verify` gave back.
@@ -203,7 +204,7 @@ LACKS = {
 
 PHASES = {
     "-": 0,
-    "target": TARGET,
+    "target": engine.TARGET,
     "forward": Ph.FORWARD,
     "draft": Ph.DRAFT,
     "verify": Ph.VERIFY,
@@ -213,47 +214,26 @@ PHASES = {
 }
 
 
-class Chosen:
-    """A row of RELEASES and one of WORKERS: where the probe finds what in one server.
+MARSHAL_VERSION = 2  # plain values only: every Python reads it
+
+
+class Release:
+    """What the scheduler of a range of releases looks like.
 
     Args:
-        release: The columns of the one.
-        worker: The columns of the other.
+        columns: A row of RELEASES.
 
     Attributes:
-        release: First release of the scheduler's row.
+        release: The first release.
         numbered: Whether a batch carries the number of its cycle.
         counts: Where the correct drafts are.
         counter: Of a request, what sums up its correct drafts; empty where nothing does.
         padded: Path from the scheduler to the batch size of the target's graph.
         ready: Paths of functions of which one is called first once the results are there.
-        worker: Name of a class in the worker's MRO; empty for any.
-        since: First release of the worker's row.
-        targets: Functions, and the phases that begin at their call and at their return.
-        sizes: The function of the worker at whose call it says how large its draft is.
-        early: Whether the worker itself hands out the tokens.
-        step: Path of one forward of the draft model; empty where it has none to be seen.
-        steps: Path of what makes all of them where no graph runs; empty where nothing does.
-        graphs: Path of the functions that run a part of the cycle as a graph, and the part.
-            Where the server has no graphs there is nothing at the path.
-        tried: Releases on which it ran.
-        lacks: What it does not show.
-        untried: Why the rows may not fit the server, a sentence; empty where they were seen to.
     """
 
-    def __init__(self, release: list[str], worker: list[str]) -> None:
-        self.untried = ""
-        self._take_release(*release)
-        self._take_worker(*worker)
-
-    @property
-    def name(self) -> str:
-        """Which rows these are, for people."""
-        return f"{self.worker or 'unknown worker'} since {spelled(max(self.release, self.since))}"
-
-    def _take_release(  # noqa: PLR0913, PLR0917 - as many as there are columns
-        self, since: str, number: str, counts: str, counter: str, graph: str, ready: str
-    ) -> None:
+    def __init__(self, columns: list[str]) -> None:
+        since, number, counts, counter, graph, ready = columns
         self.release = parsed(since) or OLDEST
         self.numbered = number == "batch"
         where, _, name = counts.partition(".")
@@ -263,20 +243,41 @@ class Chosen:
         self.padded = f"tp_worker.model_runner.{graph}.bs"
         self.ready = READY[ready].split()
 
-    def _take_worker(  # noqa: PLR0913, PLR0917 - the same
-        self,
-        worker: str,
-        since: str,
-        shape: str,
-        commit: str,
-        step: str,
-        graphs: str,
-        tokens: str,
-        lacks: str,
-        tried: str,
-    ) -> None:
+
+class WorkerRow:
+    """How the phases of one kind of worker are bounded, in a range of releases.
+
+    Args:
+        columns: A row of WORKERS.
+
+    Attributes:
+        worker: Name of a class in the worker's MRO; empty for any.
+        since: The first release.
+        targets: Functions, and the phases that begin at their call and at their return.
+        sizes: The function of the worker at whose call it says how large its draft is.
+        early: Whether the worker itself hands out the tokens.
+        counted: Whether it tells how many drafts were correct.
+        step: Path of one forward of the draft model; empty where it has none to be seen.
+        steps: Path of what makes all of them where no graph runs; empty where nothing does.
+        graphs: Path of the functions that run a part of the cycle as a graph, and the part.
+            Where the server has no graphs there is nothing at the path.
+        tried: Releases on which it ran.
+        lacks: What it does not show.
+    """
+
+    def __init__(self, columns: list[str]) -> None:
+        worker, since, shape, commit, step, graphs, tokens, lacks, tried = columns
         self.worker = worker.strip("-")
         self.since = parsed(since) or OLDEST
+        self.early = tokens == "early"
+        self.counted = "counts" not in lacks
+        self.lacks = [LACKS[lack] for lack in lacks.split(",") if lack != "-"]
+        self.tried = [parsed(release) for release in tried.split(",")]
+        self._find_targets(shape, commit)
+        self._find_draft(shape, step, graphs)
+
+    def _find_targets(self, shape: str, commit: str) -> None:
+        """The functions that bound phases."""
         self.sizes = ""
         self.targets: list[Target] = []
         for path, enter, *more in rows(SHAPES[shape]):
@@ -286,17 +287,6 @@ class Chosen:
         if commit != "-":
             path = f"module:sglang.srt.speculative.{COMMITS[commit]}"
             self.targets.append((path, 0, Ph.VERIFY_COMMIT))
-        self.early = tokens == "early"
-        if "counts" in lacks:
-            self.counts = UNCOUNTED
-        elif self.early and self.counter:
-            self.counts = (REQUEST, self.counter, 0)
-        self.lacks: list[str] = []
-        for lack in lacks.split(","):
-            if lack != "-":
-                self.lacks.append(LACKS[lack])
-        self.tried = list(map(parsed, tried.split(",")))
-        self._find_draft(shape, step, graphs)
 
     def _find_draft(self, shape: str, step: str, graphs: str) -> None:
         """Where the draft model runs, step by step or as a graph."""
@@ -315,41 +305,44 @@ class Chosen:
                 self.graphs.append((f"{runner}_for_draft_extend.{function}", Graph.DRAFT_EXTEND))
 
 
-def choose(text: str, worker: type, *, speculates: bool) -> Chosen:
-    """The rows for a release and a kind of worker.
+class Chosen(Release, WorkerRow):
+    """A row of RELEASES and one of WORKERS: where the probe finds what in one server.
 
     Args:
-        text: The release as `sglang.__version__` spells it.
-        worker: The worker's class.
-        speculates: Whether the server does; a worker that derives from the plain one is then
-            not taken for it.
+        release: The columns of the one.
+        worker: The columns of the other.
+
+    Attributes:
+        name: Which rows these are, for people.
+        untried: Why they may not fit, a sentence; empty where they were seen to.
     """
-    found = parsed(text)
-    version = min(max(found or NEWEST, OLDEST), NEWEST)
-    for release in rows(RELEASES):
-        if (parsed(release[0]) or NEWEST) <= version:
-            break
-    ancestors = {kind.__name__ for kind in worker.__mro__}
+
+    name: str
+    untried: str
+
+    def __init__(self, release: list[str], worker: list[str]) -> None:
+        Release.__init__(self, release)
+        WorkerRow.__init__(self, worker)
+        settle(self)
+
+
+@cache
+def digest() -> dict[str, bytes]:
+    """All rows as `sglang_rows.DIGEST` has them."""
+    kinds: dict[str, list[tuple[Version, bytes]]] = {}
     for row in rows(WORKERS):
-        other = speculates and row[2] == "plain" and row[0] != worker.__name__
-        if row[0] in ancestors and not other and (parsed(row[1]) or NEWEST) <= version:
-            break
-    else:
-        row = ["-", "0.4.6", "unknown", *"------"]
-        if hasattr(worker, "verify"):
-            row[2] = "unknown-verifying"
-    chosen = Chosen(release, row)
-    if found != version:
-        chosen.untried = (
-            f"SGLang {text or 'of unknown release'} is none of the releases {spelled(OLDEST)} to "
-            f"{spelled(NEWEST)} that spectrace knows: traced as {spelled(version)}, untried."
-        )
-    elif chosen.worker and version not in chosen.tried:
-        chosen.untried = (
-            f"Untried: {chosen.worker} of SGLang {text} was checked against its sources, "
-            "but never traced while it ran."
-        )
-    return chosen
+        worker = WorkerRow(row)
+        kinds.setdefault(worker.worker, []).append((worker.since, _dumps(vars(worker))))
+    for shape in (UNKNOWN, UNKNOWN_VERIFYING):
+        worker = WorkerRow(["-", spelled(OLDEST), shape, *"------"])
+        kinds[shape] = [(OLDEST, _dumps(vars(worker)))]
+    releases = map(Release, rows(RELEASES))
+    kinds[SCHEDULER] = [(release.release, _dumps(vars(release))) for release in releases]
+    return {kind: _dumps(of_kind) for kind, of_kind in kinds.items()}
+
+
+def _dumps(value: Any) -> bytes:
+    return marshal.dumps(value, MARSHAL_VERSION)
 
 
 def rows(table: str) -> Iterator[list[str]]:
@@ -357,28 +350,3 @@ def rows(table: str) -> Iterator[list[str]]:
     for line in table.splitlines():
         if line and not line.startswith("#"):
             yield line.split()
-
-
-def spelled(version: Version) -> str:
-    """A release as SGLang names it."""
-    *numbers, post = version
-    return ".".join(map(str, numbers)) + (f".post{post}" if post else "")
-
-
-def parsed(text: str) -> Version | None:
-    """The numbers of a release; None if there are none.
-
-    A release candidate and a development version count as the release that they lead to.
-    """
-    numbers = []
-    post = 0
-    for part in text.partition("+")[0].split("."):
-        digits = part.removeprefix("post")
-        number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
-        if number and digits != part:
-            post = int(number)
-        elif number:
-            numbers.append(int(number))
-    if len(numbers) < 3 or not any(numbers):  # noqa: PLR2004 - major, minor, patch
-        return None
-    return numbers[0], numbers[1], numbers[2], post
