@@ -47,12 +47,14 @@ def take_out(attached: Attached, *, timeout_s: float = 5.0) -> TakenOut:
     return _take_out(attached.rank.pid, attached.path, timeout_s, attached.key)
 
 
-def take_out_pid(pid: int, *, timeout_s: float = 5.0) -> TakenOut:
+def take_out_pid(pid: int, *, timeout_s: float = 5.0, was_there: bool = False) -> TakenOut:
     """Takes the probe out of a process, whoever put it in or reads.
 
     Args:
         pid: The process.
         timeout_s: How long to wait for the server to let it go.
+        was_there: It has been told to leave, and may have: a reader that sees that it has
+            left removes its file.
 
     Returns:
         Whether it is out, and why not.
@@ -60,7 +62,8 @@ def take_out_pid(pid: int, *, timeout_s: float = 5.0) -> TakenOut:
     Raises:
         SpectraceError: There is no such process, no probe in it, or its ring cannot be read.
     """
-    return _take_out(pid, _ring_of(pid), timeout_s)
+    path = ring_file.ring_path(pid) if was_there else _ring_of(pid)
+    return _take_out(pid, path, timeout_s)
 
 
 def ask_pid_to_leave(pid: int) -> None:

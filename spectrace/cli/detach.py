@@ -26,7 +26,7 @@ def detach(
     for rank in traced:  # all are told first, so that they leave together
         with suppress(SpectraceError):  # taking it out will say it
             leave.ask_pid_to_leave(rank.pid)
-    removals = take_out_all(traced, lambda rank: leave.take_out_pid(rank.pid))
+    removals = take_out_all(traced, lambda rank: leave.take_out_pid(rank.pid, was_there=True))
     for line in removal_lines(removals) or [nothing_there(run)]:
         typer.echo(line)
     raise typer.Exit(0 if all(removal.removed for removal in removals) else 1)

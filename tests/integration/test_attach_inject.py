@@ -490,12 +490,12 @@ def test_detach_in_vain_leaves_the_ring_for_later() -> None:
 
 
 def test_detach_where_nothing_is_says_so(tmp_path: Path) -> None:
-    """Detaching from a process without a ring is an error that says where to look."""
-    with (
-        busy(tmp_path / "finish") as process,
-        pytest.raises(SpectraceError, match="There is no spectrace in process"),
-    ):
-        leave.take_out_pid(process.pid)
+    """It is an error that says where to look, unless the probe was just told to leave."""
+    with busy(tmp_path / "finish") as process:
+        with pytest.raises(SpectraceError, match="There is no spectrace in process"):
+            leave.take_out_pid(process.pid)
+        out = leave.take_out_pid(process.pid, was_there=True)
+        assert out == handle.TakenOut(True, (), "The probe had already left.")
 
 
 PUT_IN = """

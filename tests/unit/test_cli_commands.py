@@ -144,7 +144,12 @@ def detach_with(
         (folder / str(pid)).touch()
     monkeypatch.setattr(discover, "find_by_pid", {72: RUN}.__getitem__)
     monkeypatch.setattr(ring_file, "ring_path", lambda pid: folder / str(pid))
-    monkeypatch.setattr(leave, "take_out_pid", take_out)
+
+    def told_before(pid: int, *, was_there: bool) -> TakenOut:
+        assert was_there
+        return take_out(pid)
+
+    monkeypatch.setattr(leave, "take_out_pid", told_before)
     result = RUNNER.invoke(app, ["detach", "72"])
     return result.exit_code, result.output
 
