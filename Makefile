@@ -67,5 +67,5 @@ screenshots: page server-setup browser-setup
 	$(BIN)/python docs/make_screenshots.py
 
 clean:
-	rm -rf .venv .venv-sglang ui/node_modules spectrace/server/page examples/sglang_cpu/.models
+	rm -rf .venv .venv-sglang .venv-sglang-old .run ui/node_modules spectrace/server/page examples/sglang_cpu/.models
 	rm -rf .mypy_cache .ruff_cache .pytest_cache

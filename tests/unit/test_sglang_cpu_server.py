@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from examples.sglang_cpu.install_old import overlay
 from examples.sglang_cpu.server import (
+    OLD_SHIMS,
     OVERLAP_PLUGIN,
     SHIMS,
     CpuServer,
@@ -21,6 +23,7 @@ from examples.sglang_cpu.server import (
     end_group,
     environment,
     free_port,
+    prepare_release,
     processes,
 )
 
@@ -33,6 +36,22 @@ def test_only_the_overlap_scheduler_gets_the_plugin() -> None:
     assert overlap["PYTHONPATH"].split(os.pathsep) == [str(SHIMS), str(OVERLAP_PLUGIN)]
     assert "TRITON_INTERPRET" not in plain
     assert overlap["TRITON_INTERPRET"] == "1"
+
+
+def test_an_old_release_stands_before_the_newer_with_stand_ins_of_its_own() -> None:
+    """Its folder comes behind the stand-ins; the scheduler decides on the worker."""
+    old = environment(ServerOptions(release="0.5.12"), {})
+    folders = [str(OLD_SHIMS), str(SHIMS), str(overlay("0.5.12"))]
+    assert old["PYTHONPATH"].split(os.pathsep) == folders
+    assert (old["TRITON_INTERPRET"], old["SGLANG_ENABLE_SPEC_V2"]) == ("1", "0")
+    newer = environment(ServerOptions(release="0.5.12", scheduler="overlap"), {})
+    assert newer["SGLANG_ENABLE_SPEC_V2"] == "1"
+
+
+def test_an_unknown_old_release_is_refused_with_those_that_are_known() -> None:
+    """A server of a release that nobody has prepared does not start."""
+    with pytest.raises(ServerError, match=r"0\.4\.1: 0\.5\.12, 0\.5\.9 are known"):
+        prepare_release("0.4.1")
 
 
 def test_a_path_of_the_caller_stays_behind_ours() -> None:
