@@ -93,7 +93,7 @@ MultiLayerEagleWorkerV2 0.5.16      v2            common        -       -       
 MultiLayerEagleWorkerV2 0.5.14      v2            layers        -       -             -       graphs         -
 MultiLayerEagleWorkerV2 0.5.7       v2            sample        -       -             -       graphs         -
 MultiLayerEagleWorker   0.5.7       v1            verify        -       -             early   graphs         -
-NGRAMWorker             0.5.14      ngram         ngram         -       -             -       -              -
+NGRAMWorker             0.5.14      ngram         ngram         -       -             -       -              0.5.23
 NGRAMWorker             0.5.10      ngram         ngram-verify  -       -             early   -              -
 NGRAMWorker             0.5.6       ngram-cache   ngram-verify  -       -             early   -              -
 NGRAMWorker             0.5.3.post1 ngram-cache   ngram-verify  -       -             early   counts         -
