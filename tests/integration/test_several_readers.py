@@ -6,8 +6,10 @@ import json
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -27,10 +29,26 @@ def server(tmp_path: Path) -> Iterator[SimulatedServer]:
 
 
 class Spectrace:
-    """`spectrace attach --json` as a process."""
+    """`spectrace attach --json` as a process whose reports are read all the time.
+
+    One that could not write would stand still, and lose its control.
+    """
 
     def __init__(self, server: SimulatedServer, *arguments: str) -> None:
         self.process = start("attach", str(server.pid), "--json", "--no-page", *arguments)
+        self._reports: deque[dict[str, Any]] = deque()
+        self._said: list[str] = []
+        self._threads = [Thread(target=self._read), Thread(target=self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self._reports.extend(map(json.loads, self.process.stdout))
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        self._said.extend(self.process.stderr)
 
     @property
     def pid(self) -> int:
@@ -38,32 +56,39 @@ class Spectrace:
         return self.process.pid
 
     def session(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Reads its reports until what one says of the session meets the condition."""
-        assert self.process.stdout is not None
+        """Waits until its newest report says of the session what meets the condition."""
         deadline = time.monotonic() + TIMEOUT_S
-        for line in self.process.stdout:
-            session: dict[str, Any] = json.loads(line)["session"]
-            if condition(session):
-                return session
-            assert time.monotonic() < deadline, session
-        raise AssertionError(self.process.communicate()[1])
+        while not self._reports or not condition(self._reports[-1]["session"]):
+            assert self.process.poll() is None, self._said
+            assert time.monotonic() < deadline, list(self._reports)[-1:]
+            time.sleep(0.05)
+        session: dict[str, Any] = self._reports[-1]["session"]
+        return session
 
-    def end(self, number: signal.Signals = signal.SIGINT) -> tuple[dict[str, Any], str]:
-        """Ends it; gives its last report and what it said beside its reports."""
-        self.process.send_signal(number)
+    def end(self) -> tuple[dict[str, Any], str]:
+        """Ends it by Ctrl-C; gives its last report and what it said beside its reports."""
+        self.process.send_signal(signal.SIGINT)
         return self.ended()
 
     def ended(self) -> tuple[dict[str, Any], str]:
         """Waits for its end."""
-        output, said = self.process.communicate(timeout=TIMEOUT_S)
-        assert self.process.returncode == 0, said
-        last: dict[str, Any] = json.loads(output.splitlines()[-1])
-        return last, said
+        self._join()
+        assert self.process.returncode == 0, self._said
+        return self._reports[-1], "".join(self._said)
 
     def kill(self) -> None:
         """As the kernel does where memory runs out."""
         self.process.kill()
-        self.process.communicate()
+        self._join()
+
+    def _join(self) -> None:
+        self.process.wait(TIMEOUT_S)
+        for thread in self._threads:
+            thread.join()
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.process.stdout.close()
+        self.process.stderr.close()
 
 
 @pytest.fixture
