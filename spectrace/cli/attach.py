@@ -21,13 +21,18 @@ from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
+    DurationOption,
+    JsonOption,
     MaxSizeOption,
+    PidArgument,
     PortOption,
     RetainOption,
     RingSizeOption,
     SampleEveryOption,
     StoreOption,
-    duration_option,
+    TakeControlOption,
+    TimingOption,
+    UrlOption,
 )
 from spectrace.cli.report import Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
@@ -154,43 +159,13 @@ def options_of(
 
 
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
-    pid: Annotated[
-        int | None, typer.Argument(help="Any process of the server.", show_default=False)
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
-    ] = None,
-    duration: Annotated[
-        float | None,
-        typer.Option(
-            parser=duration_option,
-            metavar="TIME",
-            help="Stop after 30s, 500ms, 2m or 1h; otherwise at Ctrl-C.",
-            show_default=False,
-        ),
-    ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
-    ] = False,
+    pid: PidArgument = None,
+    url: UrlOption = None,
+    duration: DurationOption = None,
+    json: JsonOption = False,
     no_page: Annotated[bool, typer.Option("--no-page", help="Only the terminal.")] = False,
-    timing: Annotated[
-        TimingMode | None,
-        typer.Option(
-            help="How to time phases: events on the device, the default, which falls back to the "
-            "host's clock where it has none; the host's clock; a synchronize at every boundary, "
-            "which slows the server; or not at all.",
-            show_default=False,
-        ),
-    ] = None,
-    take_control: Annotated[
-        bool,
-        typer.Option(
-            "--take-control",
-            help="Where another spectrace traces the server already, decide from now on how it "
-            "is timed; the other one reads on.",
-        ),
-    ] = False,
+    timing: TimingOption = None,
+    take_control: TakeControlOption = False,
     sample_every: SampleEveryOption = 1,
     ring_size: RingSizeOption = None,
     port: PortOption = None,

@@ -1,4 +1,4 @@
-"""The options that commands share: durations, sizes, and how the page is kept."""
+"""The options that commands share: the server, how it is timed, and how the page is kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spectrace.cli import numbers
+from spectrace.model import TimingMode
 from spectrace.server.run import DEFAULT_PORT
 
 # Any: typer sends a default through the option's parser as well.
@@ -65,6 +66,51 @@ def size_option(text: str) -> int:
     return size
 
 
+PidArgument = Annotated[
+    int | None, typer.Argument(help="Any process of the server.", show_default=False)
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
+]
+DurationOption = Annotated[
+    float | None,
+    typer.Option(
+        parser=duration_option,
+        metavar="TIME",
+        help="Stop after 30s, 500ms, 2m or 1h; otherwise at Ctrl-C.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Write one JSON object a second, and one at the end.")
+]
+TimingOption = Annotated[
+    TimingMode | None,
+    typer.Option(
+        help="How to time phases: events on the device, the default, which falls back to the "
+        "host's clock where it has none; the host's clock; a synchronize at every boundary, "
+        "which slows the server; or not at all.",
+        show_default=False,
+    ),
+]
+TakeControlOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-control",
+        help="Where another spectrace traces the server already, decide from now on how it "
+        "is timed; the other one reads on.",
+    ),
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", "-f", help="Replace what is there.", show_default=False)
+]
+RecordingArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="What `spectrace record` wrote, or the directory of a store.", show_default=False
+    ),
+]
 RingSizeOption = Annotated[
     int | None,
     typer.Option(
