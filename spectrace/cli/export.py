@@ -61,8 +61,8 @@ def export(
     )
     if watched.left_out:
         typer.echo(
-            f"{numbers.count(watched.left_out)} slices were left out: they end before they begin, "
-            "or begin before 1970.",
+            "Slices left out, since they end before they begin or begin before 1970: "
+            f"{numbers.count(watched.left_out)}.",
             err=True,
         )
 

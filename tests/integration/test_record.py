@@ -1,0 +1,69 @@
+"""A recorded run is viewed, exported and opened in Python: the way from a server to a picture."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+import spectrace
+from tests.helpers.simulated_server import SimulatedServer
+
+_SPECTRACE = [str(Path(sys.executable).with_name("spectrace"))]
+
+
+def command(*arguments: str | int | Path) -> str:
+    """What a command writes on stdout; fails where it does."""
+    done = subprocess.run(
+        [*_SPECTRACE, *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A second of a simulated server with two ranks, which is left as it was."""
+    folder = tmp_path_factory.mktemp("server")
+    file = tmp_path_factory.mktemp("recorded") / "run"
+    with SimulatedServer(folder, "TP0", "TP1") as server:
+        said = command("record", server.pid, "-o", file, "--duration", "1s")
+        assert server.untouched()
+    assert f"cycles are in {file}.spectrace" in said.replace("\n", " ")
+    return file.with_suffix(".spectrace")
+
+
+def test_a_recorded_run_opens_in_python(recording: Path) -> None:
+    """Its cycles stand in their order, each once, with both ranks."""
+    with spectrace.open(recording) as run:
+        [server] = run.runs
+        numbers = run.cycles["number"].to_pylist()
+        assert [rank.name for rank in server.ranks] == ["TP0", "TP1"]
+        assert numbers == sorted(set(numbers))
+        assert set(run.ranks["rank"].to_pylist()) == {"TP0", "TP1"}
+        assert run.phases.num_rows > 0
+
+
+def test_a_recorded_run_is_exported(recording: Path, tmp_path: Path) -> None:
+    """Each of its cycles is a trace in Jaeger's JSON."""
+    out = tmp_path / "jaeger.json"
+    command("export", recording, "--to", "jaeger", "-o", out)
+    with spectrace.open(recording) as run:
+        assert len(json.loads(out.read_text())["data"]) == run.cycles.num_rows
+
+
+def test_a_recorded_run_is_viewed(recording: Path) -> None:
+    """Its page answers until a signal ends it."""
+    viewer = [*_SPECTRACE, "view", str(recording), "--port", "0"]
+    with subprocess.Popen(viewer, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("The page: ").strip()
+        [run] = httpx.get(f"{url}/api/state").json()["runs"]
+        process.terminate()
+        assert process.wait(20) == 0
+    assert run["source"] == "file"
+    assert {rank["name"] for rank in run["ranks"]} == {"TP0", "TP1"}
