@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -172,3 +173,13 @@ def test_what_ends_before_it_begins_is_left_out_and_told(
     install(monkeypatch, Numbers)
     assert "begin before 1970: 1." in exported(path, "--to", "own")
     assert path.with_name("run.txt").read_text() == "0\n"
+
+
+@pytest.mark.parametrize("to", OUTPUTS)
+def test_a_recording_without_cycles_is_written_all_the_same(tmp_path: Path, to: str) -> None:
+    """As of a server that stood idle: a whole file in which there is nothing."""
+    path = record(tmp_path / "run.spectrace", [], run_of(1))
+    assert "0 cycles are in" in exported(path, "--to", to)
+    written = path.with_name(OUTPUTS[to])
+    if written.suffix == ".json":
+        assert list(json.loads(written.read_text()).values())[-1] == []
