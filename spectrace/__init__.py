@@ -1,3 +1,27 @@
 """Times every speculative decode cycle of a running SGLang server, without making it wait."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a traced loop imports this package, and nothing of the store with it
+    from spectrace.store.opened import OpenRecording
+
 __version__ = "0.1.0"
+
+
+def open(path: str | os.PathLike[str]) -> OpenRecording:  # noqa: A001 - as in `spectrace.open(FILE)`
+    """Opens a recorded run: its cycles, ranks, phases and requests as Arrow tables.
+
+    Args:
+        path: A file that `spectrace record` wrote, or the directory of a store whose owner
+            has ended.
+
+    Raises:
+        SpectraceError: There is no such recording, it is in use, damaged, or none of
+            spectrace's.
+    """
+    from spectrace.store.opened import OpenRecording  # noqa: PLC0415 - see above
+
+    return OpenRecording(path)

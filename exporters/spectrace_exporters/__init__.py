@@ -1,20 +1,45 @@
 """Where Cycles go besides the page: one file per format, found by their entry points.
 
-An entry point of the group `spectrace.exporters` names an `ExporterFactory`. It is called
-with the target that the person named (an URL, a file, None for the format's own default)
-and the run that the cycles belong to.
+Entry points of the group `spectrace.exporters` come in two kinds, told apart by their names:
+
+- `NAME` names an `ExporterFactory`, which sends the cycles of a session on while it runs. It is
+  called with the target that the person named (an URL, None for the format's own default) and
+  the run that the cycles belong to.
+- `NAME.file` names a class, or a function without arguments, that gives a `FileExporter`:
+  `spectrace export FILE --to NAME` has it write a recording as a file of its format.
+
+An own format is a class in any package, installed beside spectrace:
+
+    [project.entry-points."spectrace.exporters"]
+    "lines.file" = "my_package.lines:Lines"
+
+    class Lines:
+        suffix = ".txt"
+
+        def write(self, recorded: Recorded, path: Path) -> None:
+            with path.open("w") as out:
+                for cycle in recorded.cycles():
+                    print(cycle.number, cycle.end_ns - cycle.start_ns, file=out)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from spectrace.model import Cycle, Run
 
+if TYPE_CHECKING:  # it takes long to import, and few exporters need it
+    from pyarrow import RecordBatchReader
+
 ENTRY_POINT_GROUP = "spectrace.exporters"
+FILE_ENTRY_POINT = ".file"
+"""What the name of an entry point ends with that names a `FileExporter`."""
+TABLES = ("cycles", "ranks", "phases", "requests")
+"""What `Recorded.table` knows."""
 
 
 class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,4 +119,49 @@ class ExporterFactory(Protocol):
 
         Raises:
             SpectraceError: The target cannot be one.
+        """
+
+
+class Recorded(Protocol):
+    """A recording as a file exporter reads it; one iterator at a time, each to its end."""
+
+    @property
+    def count(self) -> int:
+        """How many cycles there are."""
+
+    @property
+    def first_ns(self) -> int:
+        """UNIX time in ns before which nothing began."""
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The runs that the cycles belong to."""
+
+    def cycles(self) -> Iterator[Cycle]:
+        """Every cycle once, in the order in which they began; none ends before it begins."""
+
+    def table(self, name: str) -> RecordBatchReader:
+        """One of `TABLES` as it stands in the recording, see docs/files.md."""
+
+
+class FileExporter(Protocol):
+    """Writes recordings in one format."""
+
+    @property
+    def suffix(self) -> str:
+        """What is put in the place of `.spectrace` in a file's name, such as `.jaeger.json`."""
+
+    def write(self, recorded: Recorded, path: Path) -> None:
+        """Writes a file, or a folder of files.
+
+        It need not clean up: `path` is a temporary one, which is put in its place when this
+        returns, and removed when it raises.
+
+        Args:
+            recorded: What to write; to be streamed, it may not fit into memory.
+            path: Where, it does not exist.
+
+        Raises:
+            OSError: It cannot be written.
+            SpectraceError: It cannot be written in this format.
         """

@@ -18,6 +18,7 @@ from spectrace.attach.handle import Attached, Options, TakenOut
 from spectrace.attach.late import LateRanks
 from spectrace.attach.pulse import Activity
 from spectrace.attach.traced_rank import TracedRank
+from spectrace.attach.ways import Way
 from spectrace.collect.assembler import Assembler
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Rank, Run, SkippedCycles
@@ -362,7 +363,11 @@ class TraceSession:
         """For how long each rank was held up by attaching; not those that were traced already."""
         if self._taken_out is not None:
             return self._stalls
-        return [_stall_of(traced) for traced in self._traced if not traced.attached.joined]
+        return [
+            _stall_of(traced)
+            for traced in self._traced
+            if traced.attached.way not in {Way.JOINED, Way.LOOP}
+        ]
 
     def detach(self) -> list[TakenOut]:
         """Takes the probe out of every rank and reads what it wrote last into `last_cycles`.

@@ -89,6 +89,7 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
         return None
     _refuse_what_another_decides(rank, ring, options)
     sleeper = sleepers.name_of(ring)
+    awake = ring.word(Word.STATE) in _RUNNING - {State.LOADED}
     if sleeper:
         _refuse_other_way(rank, sleeper, options.method)
         sleepers.wake(rank.pid, ring, options.units)
@@ -103,7 +104,7 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
         ring.set_word(place, value)
     ring.set_word(Word.COMMAND, Command.NONE)
     readers.ask_for_ids(ring)
-    way = Way(sleeper) if sleeper else Way.JOINED
+    way = Way(sleeper) if sleeper and not awake else Way.JOINED
     return Attached(rank, ring.path, way, 0, joined=True, key=key)
 
 

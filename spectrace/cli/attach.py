@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -36,8 +35,10 @@ from spectrace.cli.trace_options import (
     MethodOption,
     NoPageOption,
     OtlpOption,
+    PidArgument,
     TakeControlOption,
     TimingOption,
+    UrlOption,
     Wanted,
     options_of,
 )
@@ -186,13 +187,8 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
 
 
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
-    pid: Annotated[
-        int | None, typer.Argument(help="Any process of the server.", show_default=False)
-    ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
-    ] = None,
+    pid: PidArgument = None,
+    url: UrlOption = None,
     duration: DurationOption = None,
     json: JsonOption = False,
     no_page: NoPageOption = False,

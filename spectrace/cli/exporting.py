@@ -1,17 +1,20 @@
-"""Finds the exporter for a format and lets it follow a session."""
+"""Finds the exporter for a format, lets it follow a session or write a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from spectrace.attach.session import End, SessionFacts, Stall
+from spectrace.cli.watched import Watched
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 
 _GROUP = "spectrace.exporters"
+_FILE = ".file"  # what the name of an exporter that writes files ends with
 
 
 class Stats(Protocol):
@@ -39,6 +42,17 @@ class Exporter(Protocol):
 
     def close(self, timeout_s: float = 1.0) -> Stats:
         """Sends what waits and gives up what is not gone in time."""
+
+
+class FileExporter(Protocol):
+    """What an entry point whose name ends with `.file` makes."""
+
+    @property
+    def suffix(self) -> str:
+        """What is put in the place of `.spectrace` in a file's name."""
+
+    def write(self, recorded: Watched, path: Path) -> None:
+        """Writes a file or a folder at `path`."""
 
 
 class ExporterTap:
@@ -101,11 +115,20 @@ def exporting(
 
 
 def _factory(name: str) -> Callable[[str | None, Run], Exporter]:
+    factory: Callable[[str | None, Run], Exporter] = loaded(name)
+    return factory
+
+
+def loaded(name: str) -> Any:
+    """What an entry point of the group names.
+
+    Raises:
+        SpectraceError: There is no such entry point, or what it needs is missing.
+    """
     found = next(iter(entry_points(group=_GROUP, name=name)), None)
     try:
         if found is not None:
-            factory: Callable[[str | None, Run], Exporter] = found.load()
-            return factory
+            return found.load()
     except ImportError as error:
         why = f" ({error})"
     else:
@@ -113,3 +136,24 @@ def _factory(name: str) -> Callable[[str | None, Run], Exporter]:
     raise SpectraceError(
         f"The exporter {name!r} is not installed here{why}: install spectrace again, whole."
     )
+
+
+def file_formats() -> list[str]:
+    """The formats in which a recording can be written, by name."""
+    names = entry_points(group=_GROUP).names
+    return sorted(name.removesuffix(_FILE) for name in names if name.endswith(_FILE))
+
+
+def file_exporter(format_: str) -> FileExporter:
+    """The exporter that writes files of a format.
+
+    Raises:
+        SpectraceError: There is none, or what it needs is missing.
+    """
+    known = file_formats()
+    if format_ not in known:
+        raise SpectraceError(
+            f"There is no format {format_!r}: choose one of {', '.join(known)}.", exit_code=2
+        )
+    exporter: FileExporter = loaded(f"{format_}{_FILE}")()
+    return exporter

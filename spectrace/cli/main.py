@@ -13,11 +13,14 @@ from spectrace import __version__
 from spectrace.cli.attach import attach
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
+from spectrace.cli.export import export
 from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
+from spectrace.cli.record import record
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
+from spectrace.cli.view import view
 from spectrace.errors import SpectraceError
 
 _INTERRUPTED = 130
@@ -52,6 +55,9 @@ app.command()(mode)
 app.command()(status)
 app.command()(doctor)
 app.command()(serve)
+app.command()(record)
+app.command()(view)
+app.command()(export)
 
 
 def _print_version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ _S_FROM_MS = 999.95  # from here on one decimal would show 1000.0
 _US_BELOW_MS = 0.0995  # below, whole µs show no more than 99
 _WHOLE_FROM_PERCENT = 9.95
 _WHOLE_FROM_RATE = 9.95
+_WHOLE_BELOW_BYTES = 999.95  # from here on one decimal would show 1000.0
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -94,6 +95,16 @@ def two_decimals(value: float | None) -> str:
 def count(value: int | None) -> str:
     """A whole number, with a comma between thousands."""
     return MISSING if value is None else _signed(value, f"{abs(value):,}")
+
+
+def size(amount: int) -> str:
+    """A size in bytes with its unit, counted in thousands: whole below 1 kB, 1 decimal above."""
+    value, unit = float(amount), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < _WHOLE_BELOW_BYTES:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
 
 
 def plain(value: float | None) -> str:

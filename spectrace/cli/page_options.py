@@ -1,4 +1,4 @@
-"""The options that commands share: durations, sizes, and how the page is kept."""
+"""The options that commands share: durations, sizes, files, and how the page is kept."""
 
 from __future__ import annotations
 
@@ -65,6 +65,15 @@ def size_option(text: str) -> int:
     return size
 
 
+ForceOption = Annotated[
+    bool, typer.Option("--force", "-f", help="Replace what is there.", show_default=False)
+]
+RecordingArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="What `spectrace record` wrote, or the directory of a store.", show_default=False
+    ),
+]
 RingSizeOption = Annotated[
     int | None,
     typer.Option(

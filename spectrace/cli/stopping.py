@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 _POLL_S = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -21,6 +22,34 @@ class Stop:
     def request(self) -> None:
         """Asks the loop to end."""
         self.requested = True
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and a closed terminal end a block as Ctrl-C does, by a KeyboardInterrupt.
+
+    After the first signal all are ignored, so that the block can put things in order.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = _heard()
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _heard() -> dict[signal.Signals, Any]:
+    """The signals that are not ignored, each with its handler."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    return {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
 
 
 def wait(stop: Stop) -> None:
@@ -44,9 +73,8 @@ def stop_on_signals() -> Iterator[Stop]:
         for number in before:
             signal.signal(number, signal.SIG_IGN)
 
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.getsignal(number) for number in heard}
-    for number in heard:
+    before = _heard()
+    for number in before:
         signal.signal(number, request)
     try:
         yield stop

@@ -1,4 +1,4 @@
-"""The options of the commands that trace a server: what to time, how to get in, what to show."""
+"""The options of the commands that trace a server: which one, how to time it, how to get in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from spectrace.cli.page_options import duration_option
 from spectrace.model import TimingMode
 from spectrace.probe.layout import DEFAULT_UNITS, MIN_UNITS, UNIT_BYTES
 
+PidArgument = Annotated[
+    int | None, typer.Argument(help="Any process of the server.", show_default=False)
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(help="Its address, such as http://127.0.0.1:30000.", show_default=False),
+]
 DurationOption = Annotated[
     float | None,
     typer.Option(

@@ -11,7 +11,7 @@ end of its last unit. Byte order is little endian. Any change here is a new LAYO
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
@@ -17,6 +17,9 @@ from spectrace.store import schema
 from spectrace.store.columns import Batch, Row, batch, cycles_of
 from spectrace.store.recent import GroupKey
 
+if TYPE_CHECKING:  # it takes long to import, and most readers need none of it
+    from pyarrow import RecordBatchReader
+
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "128MB",
@@ -26,6 +29,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "preserve_insertion_order": False,
 }
 _BLOCK_BYTES = 16_384  # DuckDB's smallest: a slice of a few seconds would fill few larger ones
+_STORAGE = "v1.0.0"  # of DuckDB; newer releases read it, older ones read nothing that is newer
 _ORDER = {
     "cycles": "id",
     "ranks": "id, place",
@@ -68,6 +72,7 @@ class Database:
         self._connection.execute(f"SET allowed_directories = [{_text(directory)}]")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
+        self._versions: dict[str, int] = {}
 
     def create(self, path: Path, name: str) -> None:
         """Makes a new file with empty tables.
@@ -76,10 +81,14 @@ class Database:
             duckdb.Error: The disk is full; no file is left.
         """
         try:
-            self._connection.execute(f"ATTACH {_text(path)} AS {name} (BLOCK_SIZE {_BLOCK_BYTES})")
+            self._connection.execute(
+                f"ATTACH {_text(path)} AS {name} "
+                f"(BLOCK_SIZE {_BLOCK_BYTES}, STORAGE_VERSION '{_STORAGE}')"
+            )
             for statement in schema.create_statements(name):
                 self._connection.execute(statement)
             self._connection.execute(f"CHECKPOINT {name}")
+            self._versions[name] = schema.VERSION
         except duckdb.Error:
             self._connection.execute(f"DETACH DATABASE IF EXISTS {name}")
             for file in (path, log_of(path)):
@@ -87,7 +96,7 @@ class Database:
             raise
 
     def attach(self, path: Path, name: str, *, read_only: bool) -> None:
-        """Opens an existing file.
+        """Opens an existing file, of this version of the format or of an older one.
 
         Raises:
             SpectraceError: It is in use, damaged, or none of spectrace's.
@@ -98,11 +107,12 @@ class Database:
             version = self._version(name)
         except duckdb.Error as error:
             raise SpectraceError(_why_not(path, error)) from error
-        if version != schema.VERSION:
+        if version not in range(1, schema.VERSION + 1):
             raise SpectraceError(
-                f"{path} has version {version} of the format and this spectrace reads version "
-                f"{schema.VERSION}: use the spectrace that wrote it."
+                f"{path} has version {version} of the format and this spectrace reads up to "
+                f"version {schema.VERSION}: use the spectrace that wrote it, or a newer one."
             )
+        self._versions[name] = version
 
     def _version(self, name: str) -> Any:
         # A view in the place of a table would run what its author thought of.
@@ -204,7 +214,8 @@ class Database:
         rows = {
             table: self._rows(
                 # The bounds let DuckDB skip all blocks but the few that hold the rows.
-                f"SELECT * FROM {name}.{table} WHERE id BETWEEN ? AND ? "
+                f"SELECT {self._selection(name, table)} FROM {name}.{table} "
+                "WHERE id BETWEEN ? AND ? "
                 f"AND id IN (SELECT unnest(?::BIGINT[])) ORDER BY {order}",
                 bounds,
             )
@@ -212,24 +223,87 @@ class Database:
         }
         return cycles_of(rows)
 
-    def copy_newest(self, names: Collection[str], target: str) -> None:
+    def copy_newest(self, names: Sequence[str], target: str) -> None:
         """Copies the newest version of every cycle of several files into another one."""
-        every = " UNION ALL ".join(
-            f"SELECT run_id, group_name, number, id FROM {name}.cycles" for name in names
-        )
-        if not every:
+        if not names:
             return
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE newest AS SELECT max(id) AS id FROM ({every}) "
-            "GROUP BY run_id, group_name, number"
-        )
+        self.note_newest(names)
         for name in names:
             for table, order in _ORDER.items():
                 self._connection.execute(
-                    f"INSERT INTO {target}.{table} SELECT * FROM {name}.{table} "
-                    f"SEMI JOIN newest USING (id) ORDER BY {order}"
+                    f"INSERT INTO {target}.{table} {self._newest_of(name, table)} ORDER BY {order}"
                 )
-        self._connection.execute("DROP TABLE temp.newest")
+
+    def note_newest(self, names: Sequence[str], limit: int | None = None) -> int:
+        """Notes the newest version of every cycle of several files, for what reads them next.
+
+        Args:
+            names: The files.
+            limit: As many at most, the oldest cycles first.
+
+        Returns:
+            How many there are.
+        """
+        every = " UNION ALL ".join(
+            f"SELECT run_id, group_name, number, id, start_ns, {place} AS file FROM {name}.cycles"
+            for place, name in enumerate(names)
+        )
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE newest AS "
+            "SELECT max(id) AS id, arg_max(start_ns, id) AS start_ns, arg_max(file, id) AS file "
+            f"FROM ({every}) GROUP BY run_id, group_name, number ORDER BY start_ns, id LIMIT ?",
+            [limit],
+        )
+        [(count,)] = self._rows("SELECT count(*) FROM temp.newest", [])
+        return int(count)
+
+    def stream_newest(self, names: Sequence[str], chunk: int) -> Iterator[Cycle]:
+        """The cycles that were noted, by their starts; `chunk` of them are in memory at once."""
+        columns = self._connection.execute(
+            "SELECT id, file FROM temp.newest ORDER BY start_ns, id"
+        ).fetchnumpy()
+        for first in range(0, len(columns["id"]), chunk):
+            ids, files = (columns[key][first : first + chunk].tolist() for key in ("id", "file"))
+            cycles: dict[int, Cycle] = {}
+            for place in set(files):
+                here = [key for key, file in zip(ids, files, strict=True) if file == place]
+                cycles |= self.load(names[place], here)
+            yield from (cycles[key] for key in ids)
+
+    def read_newest(self, names: Sequence[str], table: str, rows: int) -> RecordBatchReader:
+        """A table's rows of the cycles that were noted, as Arrow, `rows` of them at a time.
+
+        Nothing else may be asked of the database until the reader is at its end.
+        """
+        every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
+        reader: RecordBatchReader = self._connection.sql(every).to_arrow_reader(rows)
+        return reader
+
+    def count_newest(self, names: Sequence[str], table: str) -> int:
+        """How many rows of a table belong to the cycles that were noted."""
+        every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
+        [(count,)] = self._rows(f"SELECT count(*) FROM ({every})", [])
+        return int(count)
+
+    def first_ns_of_newest(self, names: Sequence[str]) -> int:
+        """UNIX time in ns at which the first rank or phase of what was noted began; 0 or more."""
+        every = " UNION ALL ".join(
+            f"SELECT start_ns FROM ({self._newest_of(name, table)})"
+            for table in ("ranks", "phases")
+            for name in names
+        )
+        [(first,)] = self._rows(
+            f"SELECT coalesce(min(start_ns), 0) FROM ({every}) WHERE start_ns >= 0", []
+        )
+        return int(first)
+
+    def _newest_of(self, name: str, table: str) -> str:
+        return (
+            f"SELECT {self._selection(name, table)} FROM {name}.{table} SEMI JOIN newest USING (id)"
+        )
+
+    def _selection(self, name: str, table: str) -> str:
+        return schema.selection(table, self._versions[name])
 
     def _rows(self, query: str, parameters: list[Any]) -> list[Row]:
         return self._connection.execute(query, parameters).fetchall()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, Run
 from spectrace.store.database import Database
+from spectrace.store.reads import ShelfReads
 from spectrace.store.shelf import Shelf
-from spectrace.store.source import PAGE, CycleSource, Stats
+from spectrace.store.source import CycleSource
 
 PATTERN = "slice-*.duckdb"
 _Result = TypeVar("_Result")
@@ -23,11 +23,8 @@ def open_recording(path: Path) -> CycleSource:
     Raises:
         SpectraceError: There is no such file, it is in use, damaged, or none of spectrace's.
     """
-    path = path.absolute()
-    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
-    if not files:
-        raise SpectraceError(f"{path} holds no recording: name a file, or a store's directory.")
-    recording = Recording(path if path.is_dir() else path.parent)
+    files = files_of(path)
+    recording = Recording(files[0].parent)
     try:
         for number, file in enumerate(files):
             recording.take_in(file, f"part_{number}")
@@ -37,7 +34,23 @@ def open_recording(path: Path) -> CycleSource:
     return recording
 
 
-class Recording:
+def files_of(path: Path) -> list[Path]:
+    """The files of a recording: the one that was saved, or the slices of a store.
+
+    Returns:
+        Absolute paths in one directory, the oldest first; a file that was saved need not exist.
+
+    Raises:
+        SpectraceError: It is a directory without slices.
+    """
+    path = path.absolute()
+    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path]
+    if not files:
+        raise SpectraceError(f"{path} holds no recording: name a file, or a store's directory.")
+    return files
+
+
+class Recording(ShelfReads):
     """A `CycleSource` over files that nobody writes any more; any thread may ask.
 
     Args:
@@ -61,34 +74,6 @@ class Recording:
     def _ask(self, question: Callable[[], _Result]) -> _Result:
         with self._lock:
             return question()
-
-    def runs(self) -> list[Run]:
-        """As `CycleSource.runs`."""
-        return self._ask(self._shelf.runs)
-
-    def groups(self, run_id: str) -> list[str]:
-        """As `CycleSource.groups`."""
-        return self._ask(lambda: self._shelf.groups(run_id))
-
-    def cycles(
-        self, run_id: str, *, group: str = "", before: int | None = None, limit: int = PAGE
-    ) -> list[Cycle]:
-        """As `CycleSource.cycles`."""
-        return self._ask(
-            lambda: self._shelf.cycles(run_id, group=group, before=before, limit=limit)
-        )
-
-    def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
-        """As `CycleSource.cycle`."""
-        return self._ask(lambda: self._shelf.cycle(run_id, group, number))
-
-    def recent(self, run_id: str, seconds: float) -> list[Cycle]:
-        """As `CycleSource.recent`."""
-        return self._ask(lambda: self._shelf.recent(run_id, seconds))
-
-    def stats(self, run_id: str | None = None) -> Stats:
-        """As `CycleSource.stats`."""
-        return self._ask(lambda: self._shelf.stats(run_id))
 
     def close(self) -> None:
         """Lets go of the files."""

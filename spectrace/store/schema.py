@@ -1,4 +1,4 @@
-"""The tables of a slice or a recording, the same in both."""
+"""The tables of a slice or a recording, the same in both; docs/files.md describes them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ class Column(NamedTuple):
     Attributes:
         name: As in SQL.
         type: DuckDB's type: BIGINT, BOOLEAN or VARCHAR.
+        since: Version of the format that brought it.
+        default: What it holds in the rows of an older file, in SQL.
     """
 
     name: str
     type: str
+    since: int = 1
+    default: str = "NULL"
 
 
 # `id` counts the versions of all cycles in the order in which they came: a cycle that was
@@ -37,11 +41,11 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("has_requests", "BOOLEAN"),
-        Column("padded_batch", "BIGINT"),
-        Column("context_tokens_sum", "BIGINT"),
-        Column("context_tokens_max", "BIGINT"),
-        Column("queued", "BIGINT"),
-        Column("running", "BIGINT"),
+        Column("padded_batch", "BIGINT", since=2),
+        Column("context_tokens_sum", "BIGINT", since=2),
+        Column("context_tokens_max", "BIGINT", since=2),
+        Column("queued", "BIGINT", since=2),
+        Column("running", "BIGINT", since=2),
     ),
     "ranks": (
         Column("id", "BIGINT"),
@@ -53,10 +57,10 @@ TABLES = {
         Column("probe_ns", "BIGINT"),
         Column("ended_idle", "BOOLEAN"),
         Column("incomplete", "BOOLEAN"),
-        Column("asked_mode", "VARCHAR"),  # empty where it is `mode`
-        Column("late_switch", "BOOLEAN"),
-        Column("clock_error_ns", "BIGINT"),
-        Column("device_incomplete", "BOOLEAN"),
+        Column("asked_mode", "VARCHAR", since=2, default="''"),  # empty where it is `mode`
+        Column("late_switch", "BOOLEAN", since=2, default="false"),
+        Column("clock_error_ns", "BIGINT", since=2),
+        Column("device_incomplete", "BOOLEAN", since=2, default="false"),
     ),
     "phases": (
         Column("id", "BIGINT"),
@@ -68,7 +72,7 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("of_cycle", "BIGINT"),
-        Column("graph", "BIGINT"),  # 1 as a CUDA graph, 0 eagerly, NULL not known
+        Column("graph", "BIGINT", since=2),  # 1 as a CUDA graph, 0 eagerly, NULL not known
     ),
     "requests": (
         Column("id", "BIGINT"),
@@ -90,9 +94,28 @@ OTHER_TABLES = {
 def create_statements(database: str) -> list[str]:
     """The SQL that makes an empty slice of the attached `database`."""
     statements = [
-        f"CREATE TABLE {database}.{table} ({', '.join(' '.join(column) for column in columns)})"
+        f"CREATE TABLE {database}.{table} ({_definitions(columns)})"
         for table, columns in (TABLES | OTHER_TABLES).items()
     ]
     # No input from outside: the name and the version are constants of this file.
     mark = f"INSERT INTO {database}.format VALUES ('{FORMAT}', {VERSION})"  # noqa: S608
     return [*statements, mark]
+
+
+def _definitions(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def selection(table: str, version: int) -> str:
+    """The columns of a table for a SELECT, as this version has them.
+
+    Args:
+        table: One of `TABLES`.
+        version: Of the file that is read; what it lacks gets its default.
+    """
+    return ", ".join(
+        column.name
+        if column.since <= version
+        else f"{column.default}::{column.type} AS {column.name}"
+        for column in TABLES[table]
+    )

@@ -14,10 +14,11 @@ import msgspec
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.store.lock import FILE, OwnerLock
+from spectrace.store.reads import ShelfReads
 from spectrace.store.recent import RecentCycles
 from spectrace.store.recording import PATTERN
 from spectrace.store.retention import Retention
-from spectrace.store.source import PAGE, Stats
+from spectrace.store.source import Stats
 from spectrace.store.writer import SliceWriter
 
 _FLUSH_S = 0.5
@@ -26,7 +27,7 @@ _PENDING_CYCLES = 20_000
 _Result = TypeVar("_Result")
 
 
-class CycleStore:
+class CycleStore(ShelfReads):
     """Cycles on disk, bounded in time and size, and the newest of them in memory.
 
     All work on the database is done by one thread of the store, half a second's cycles at a
@@ -155,26 +156,6 @@ class CycleStore:
 
         return self._do(after_writing)
 
-    def runs(self) -> list[Run]:
-        """As `CycleSource.runs`."""
-        return self._ask(self._shelf.runs)
-
-    def groups(self, run_id: str) -> list[str]:
-        """As `CycleSource.groups`."""
-        return self._ask(lambda: self._shelf.groups(run_id))
-
-    def cycles(
-        self, run_id: str, *, group: str = "", before: int | None = None, limit: int = PAGE
-    ) -> list[Cycle]:
-        """As `CycleSource.cycles`."""
-        return self._ask(
-            lambda: self._shelf.cycles(run_id, group=group, before=before, limit=limit)
-        )
-
-    def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
-        """As `CycleSource.cycle`."""
-        return self._ask(lambda: self._shelf.cycle(run_id, group, number))
-
     def newest(self, run_id: str, count: int) -> list[Cycle]:
         """The newest cycles that are in memory, the oldest first; never waits for the disk."""
         with self._lock:
@@ -186,11 +167,11 @@ class CycleStore:
             remembered = self._recent.since(run_id, seconds)
         if remembered is not None:
             return remembered
-        return self._ask(lambda: self._shelf.recent(run_id, seconds))
+        return super().recent(run_id, seconds)
 
     def stats(self, run_id: str | None = None) -> Stats:
         """As `CycleSource.stats`."""
-        stats = self._ask(lambda: self._shelf.stats(run_id))
+        stats = super().stats(run_id)
         return msgspec.structs.replace(
             stats,
             retain_s=self._retain_s,

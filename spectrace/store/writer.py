@@ -15,6 +15,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.store.columns import batches
 from spectrace.store.database import Database, Span, log_of
+from spectrace.store.publish import published
 from spectrace.store.recent import GroupKey
 from spectrace.store.recording import PATTERN
 from spectrace.store.retention import Retention
@@ -214,7 +215,8 @@ class SliceWriter:
                 self._database.put_runs("saving", self.shelf.runs())
             finally:
                 self._database.detach("saving")
-            publish(whole, path, force=force)
+            with published(path, force=force) as fresh:
+                shutil.copyfile(whole, fresh)
 
     def close(self) -> None:
         """Closes all files; on a full disk their logs stay, and the next owner reads them."""
@@ -240,27 +242,3 @@ def _widen(spans: dict[GroupKey, Span], key: GroupKey, cycle: Cycle, *, is_new: 
 
 def _name(path: Path) -> str:
     return path.stem.replace("-", "_")
-
-
-def publish(source: Path, path: Path, *, force: bool) -> None:
-    """Copies a finished file to its place, where it appears whole or not at all.
-
-    Raises:
-        SpectraceError: There is a file and `force` is not given, or `path` cannot be written.
-    """
-    refusal = SpectraceError(f"{path} exists: choose another name, or replace it with -f.")
-    if path.exists() and not force:
-        raise refusal
-    try:
-        with tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent) as work:
-            copy = Path(work) / path.name
-            shutil.copyfile(source, copy)
-            copy.chmod(0o600)
-            if force:
-                copy.replace(path)
-            else:
-                path.hardlink_to(copy)
-    except FileExistsError as error:
-        raise refusal from error
-    except OSError as error:
-        raise SpectraceError(f"{path} cannot be written: {error.strerror}.") from error

@@ -134,11 +134,14 @@ def test_debugger_that_has_it_is_named() -> None:
 
 
 def test_spectrace_that_is_there_is_named(tmp_path: Path) -> None:
-    """With who reads, and as a warning: the process could be attached to."""
+    """With who reads: another one would read along."""
     with running(BUSY, str(tmp_path / "finish"), "1") as process:
         attached = inject.put_in(rank_of(process), options=Options(units=64), sources=sources())
         found = doctor(process.pid)[1]["spectrace"]
-        assert (found["state"], found["found"]) == ("warn", f"armed by process {os.getpid()}")
+        assert (found["state"], found["found"]) == (
+            "ok",
+            f"armed by process {os.getpid()}: attaching reads along",
+        )
         assert leave.take_out(attached).removed
         assert doctor(process.pid)[1]["spectrace"]["found"] == "not in it yet"
 

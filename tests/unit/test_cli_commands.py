@@ -44,7 +44,9 @@ def test_the_version_is_printed() -> None:
     assert (result.exit_code, result.output) == (0, f"spectrace {__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["attach", "detach", "mode", "status", "doctor", "serve"])
+@pytest.mark.parametrize(
+    "command", ["attach", "detach", "mode", "status", "doctor", "serve", "record", "view", "export"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     """Help costs nothing and names no flag that does nothing."""
     result = RUNNER.invoke(app, [command, "--help"])

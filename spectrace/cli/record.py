@@ -1,0 +1,179 @@
+"""`spectrace record`: traces a running server into a file."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spectrace.attach import ring_file
+from spectrace.attach.session import End, SessionFacts, Stall, TraceSession
+from spectrace.attach.tapped import TappedSession
+from spectrace.attach.ways import Method
+from spectrace.cli import numbers
+from spectrace.cli.attach import find, screen_for, trace
+from spectrace.cli.page_options import (
+    MAX_SIZE,
+    ForceOption,
+    MaxSizeOption,
+    RingSizeOption,
+    SampleEveryOption,
+)
+from spectrace.cli.stopping import stop_on_signals
+from spectrace.cli.trace_options import (
+    DurationOption,
+    JsonOption,
+    MethodOption,
+    PidArgument,
+    TakeControlOption,
+    TimingOption,
+    UrlOption,
+    options_of,
+)
+from spectrace.errors import SpectraceError
+from spectrace.model import Cycle, Run
+from spectrace.store.publish import refuse_existing
+from spectrace.store.source import Stats
+from spectrace.store.store import CycleStore
+
+SUFFIX = ".spectrace"
+_FOREVER_S = 1e9  # thirty years
+
+
+class StoreTap:
+    """A tap on a session (`attach.tapped.Tap`) that stores its cycles.
+
+    Args:
+        store: Where they go.
+
+    Attributes:
+        first_ns: UNIX time in ns at which the first cycle began, None before it came.
+    """
+
+    def __init__(self, store: CycleStore) -> None:
+        self._store = store
+        self._run: Run | None = None
+        self.first_ns: int | None = None
+
+    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
+        """Writes down what more is known of the run."""
+        del facts, stalls
+        if run != self._run:
+            self._run = run
+            self._store.put_run(run)
+
+    def feed(self, cycles: Sequence[Cycle]) -> None:
+        """Hands cycles over."""
+        if self.first_ns is None and cycles:
+            self.first_ns = min(cycle.start_ns for cycle in cycles)
+        self._store.add(cycles, wait=False)
+
+    def end(self, run: Run, end: End | None) -> None:
+        """Nothing: the file is written when the probe is out."""
+
+
+@contextmanager
+def recorded(path: Path, *, force: bool, max_bytes: int) -> Iterator[CycleStore]:
+    """A store of which all is written into one file at the end, also when the block raises.
+
+    Args:
+        path: The file to make; the store lies beside it meanwhile.
+        force: Replace the file if there is one.
+        max_bytes: Size of the store; beyond it the oldest cycles go.
+
+    Raises:
+        SpectraceError: `path` exists, or cannot be written; what was collected is then kept
+            beside it.
+    """
+    refuse_existing(path, force=force)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=".spectrace-", dir=path.parent))
+    except OSError as error:
+        raise SpectraceError(f"{path} cannot be written: {error.strerror}.") from error
+    unsaved = False
+    try:
+        with closing(CycleStore(work, retain_s=_FOREVER_S, max_bytes=max_bytes)) as store:
+            try:
+                yield store
+            finally:
+                if store.runs():
+                    unsaved = True
+                    _save(store, path, work, force=force)
+                    unsaved = False
+    finally:
+        if not unsaved:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _save(store: CycleStore, path: Path, work: Path, *, force: bool) -> None:
+    try:
+        store.save(path, force=force)
+    except SpectraceError as error:
+        raise SpectraceError(
+            f"{error} What was collected is kept in {work}: `spectrace view` opens it."
+        ) from error
+
+
+def losses(stats: Stats, first_ns: int | None) -> Iterator[str]:
+    """Sentences on what is not in a recording.
+
+    Args:
+        stats: Of its store.
+        first_ns: UNIX time in ns at which the first cycle began that was handed over.
+    """
+    if stats.lost:
+        yield f"{numbers.count(stats.lost)} cycles could not be stored. {stats.problem}".strip()
+    if first_ns is not None and stats.first_ns is not None and stats.first_ns > first_ns:
+        yield "The oldest cycles went, to keep below --max-size."
+
+
+def record(  # noqa: PLR0913, PLR0917 - the options of the command
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=f"The file to write; {SUFFIX} is added where it has no ending.",
+            show_default=False,
+        ),
+    ],
+    pid: PidArgument = None,
+    url: UrlOption = None,
+    duration: DurationOption = None,
+    json: JsonOption = False,
+    timing: TimingOption = None,
+    take_control: TakeControlOption = False,
+    method: MethodOption = Method.AUTO,
+    sample_every: SampleEveryOption = 1,
+    ring_size: RingSizeOption = None,
+    max_size: MaxSizeOption = MAX_SIZE,
+    force: ForceOption = False,
+) -> None:
+    """Trace a running server into a file, for `view`, `export` and `spectrace.open`."""
+    path = output if output.suffix else output.with_suffix(SUFFIX)
+    options = options_of(timing, sample_every, ring_size, method, take_control=take_control)
+    screen = screen_for(json=json)
+    with stop_on_signals() as stop:
+        ring_file.sweep()  # what a killed spectrace and then a killed server left behind
+        run = find(pid, url)
+        with recorded(path, force=force, max_bytes=max_size) as store:
+            tap = StoreTap(store)
+            code = trace(
+                run,
+                lambda run: TappedSession(TraceSession(run, options=options), [tap]),
+                screen,
+                stop,
+                duration_s=duration,
+            )
+            stats = store.stats()
+        size = numbers.size(path.stat().st_size)
+        screen.note(f"{numbers.count(stats.cycles)} cycles are in {path} ({size}).")
+        for sentence in losses(stats, tap.first_ns):
+            screen.note(sentence)
+    raise typer.Exit(code)

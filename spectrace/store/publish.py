@@ -1,0 +1,74 @@
+"""Puts a finished file or folder in its place, where it appears whole or not at all."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spectrace.errors import SpectraceError
+
+
+@contextmanager
+def published(path: Path, *, force: bool) -> Iterator[Path]:
+    """Gives a path beside `path`; what is written there takes its place when the block ends well.
+
+    A file gets mode 0600, a folder 0700. Whatever else happens, an exception or Ctrl-C,
+    nothing is left.
+
+    Args:
+        path: Where the file or folder is to appear.
+        force: Replace a file that is there, or a folder in which no other names stand than in
+            the new one.
+
+    Raises:
+        SpectraceError: There is something and `force` is not given, or `path` cannot be written.
+    """
+    refuse_existing(path, force=force)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent) as work:
+            fresh = Path(work) / path.name
+            yield fresh
+            _place(fresh, path, force=force)
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        raise SpectraceError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Refuses what `published` would refuse, before any work is done.
+
+    Raises:
+        SpectraceError: There is something at `path` and `force` is not given.
+    """
+    if path.exists() and not force:
+        raise _exists(path)
+
+
+def _exists(path: Path) -> SpectraceError:
+    return SpectraceError(f"{path} exists: choose another name, or replace it with -f.")
+
+
+def _place(fresh: Path, path: Path, *, force: bool) -> None:
+    if fresh.is_dir():
+        fresh.chmod(0o700)
+        _place_folder(fresh, path)
+        return
+    fresh.chmod(0o600)
+    if force:
+        fresh.replace(path)
+    else:
+        path.hardlink_to(fresh)  # unlike a rename it does not replace what came meanwhile
+
+
+def _place_folder(fresh: Path, path: Path) -> None:
+    if path.exists():
+        others = {file.name for file in path.iterdir()} - {file.name for file in fresh.iterdir()}
+        if others:
+            raise SpectraceError(
+                f"{path} holds other files ({', '.join(sorted(others)[:3])}): choose another name."
+            )
+        path.rename(fresh.with_name("replaced"))
+    fresh.rename(path)

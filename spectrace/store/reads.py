@@ -1,0 +1,55 @@
+"""Answers what can be asked of a `CycleSource`, wherever its shelf may be touched."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from spectrace.model import Cycle, Run
+from spectrace.store.shelf import Shelf
+from spectrace.store.source import PAGE, Stats
+
+_Result = TypeVar("_Result")
+
+
+class ShelfReads(ABC):
+    """The reads of a `CycleSource`, from a shelf that belongs to one thread at a time.
+
+    Attributes:
+        _shelf: What is read; set before the first question.
+    """
+
+    _shelf: Shelf
+
+    @abstractmethod
+    def _ask(self, question: Callable[[], _Result]) -> _Result:
+        """Answers a question where and when the shelf may be touched."""
+
+    def runs(self) -> list[Run]:
+        """As `CycleSource.runs`."""
+        return self._ask(self._shelf.runs)
+
+    def groups(self, run_id: str) -> list[str]:
+        """As `CycleSource.groups`."""
+        return self._ask(lambda: self._shelf.groups(run_id))
+
+    def cycles(
+        self, run_id: str, *, group: str = "", before: int | None = None, limit: int = PAGE
+    ) -> list[Cycle]:
+        """As `CycleSource.cycles`."""
+        return self._ask(
+            lambda: self._shelf.cycles(run_id, group=group, before=before, limit=limit)
+        )
+
+    def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
+        """As `CycleSource.cycle`."""
+        return self._ask(lambda: self._shelf.cycle(run_id, group, number))
+
+    def recent(self, run_id: str, seconds: float) -> list[Cycle]:
+        """As `CycleSource.recent`."""
+        return self._ask(lambda: self._shelf.recent(run_id, seconds))
+
+    def stats(self, run_id: str | None = None) -> Stats:
+        """As `CycleSource.stats`."""
+        return self._ask(lambda: self._shelf.stats(run_id))

@@ -1,0 +1,91 @@
+"""A recorded run is viewed, exported and opened in Python: the way from a server to a picture."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+import spectrace
+from tests.helpers.simulated_server import SimulatedServer
+
+_LOGS = ".spectrace-*/slice-*.wal"
+_EMPTY_LOG_BYTES = 16_384  # more than making the tables takes
+_SPECTRACE = [str(Path(sys.executable).with_name("spectrace"))]
+
+
+def command(*arguments: str | int | Path) -> str:
+    """What a command writes on stdout; fails where it does."""
+    done = subprocess.run(
+        [*_SPECTRACE, *map(str, arguments)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A second of a simulated server with two ranks, which is left as it was."""
+    folder = tmp_path_factory.mktemp("server")
+    file = tmp_path_factory.mktemp("recorded") / "run"
+    with SimulatedServer(folder, "TP0", "TP1") as server:
+        said = command("record", server.pid, "-o", file, "--duration", "1s")
+        assert server.untouched()
+    assert f"cycles are in {file}.spectrace" in said.replace("\n", " ")
+    return file.with_suffix(".spectrace")
+
+
+def test_a_recorded_run_opens_in_python(recording: Path) -> None:
+    """Its cycles are there once each, with both ranks."""
+    with spectrace.open(recording) as run:
+        [server] = run.runs
+        numbers = run.cycles["number"].to_pylist()
+        assert [rank.name for rank in server.ranks] == ["TP0", "TP1"]
+        assert len(numbers) == len(set(numbers)) > 0
+        assert set(run.ranks["rank"].to_pylist()) == {"TP0", "TP1"}
+        assert run.phases.num_rows > 0
+
+
+def test_a_recorded_run_is_exported(recording: Path, tmp_path: Path) -> None:
+    """Each of its cycles is a trace in Jaeger's JSON."""
+    out = tmp_path / "jaeger.json"
+    command("export", recording, "--to", "jaeger", "-o", out)
+    with spectrace.open(recording) as run:
+        assert len(json.loads(out.read_text())["data"]) == run.cycles.num_rows
+
+
+def test_a_recorded_run_is_viewed(recording: Path) -> None:
+    """Its page answers until a signal ends it."""
+    viewer = [*_SPECTRACE, "view", str(recording), "--port", "0"]
+    with subprocess.Popen(viewer, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("The page: ").strip()
+        [run] = httpx.get(f"{url}/api/state").json()["runs"]
+        process.terminate()
+        assert process.wait(20) == 0
+    assert run["source"] == "file"
+    assert {rank["name"] for rank in run["ranks"]} == {"TP0", "TP1"}
+
+
+def test_what_a_killed_recorder_had_collected_opens(tmp_path: Path) -> None:
+    """The folder in which it lay takes the place of the file that was not written."""
+    server_folder, folder = tmp_path / "server", tmp_path / "recorded"
+    server_folder.mkdir()
+    folder.mkdir()
+    with SimulatedServer(server_folder, "TP0") as server:
+        recorder = [*_SPECTRACE, "record", str(server.pid), "-o", str(folder / "run")]
+        with subprocess.Popen(recorder, stdout=subprocess.DEVNULL) as process:
+            deadline_s = time.monotonic() + 60
+            while not any(log.stat().st_size > _EMPTY_LOG_BYTES for log in folder.glob(_LOGS)):
+                assert time.monotonic() < deadline_s, "nothing is stored"
+                time.sleep(0.05)
+            process.kill()
+    [left] = folder.iterdir()
+    with spectrace.open(left) as run:
+        assert len(run.runs) == 1
+        assert run.cycles.num_rows > 0
