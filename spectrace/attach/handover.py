@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from spectrace.attach import loader, ptrace
+from spectrace.attach import loader, procfs, ptrace
 from spectrace.attach.ptrace import StoppedThread
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -107,6 +107,8 @@ def in_its_own_process(order: Order) -> Done:
         start_new_session=True,  # the terminal's Ctrl-C is not for it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+    if done.returncode and not procfs.is_alive(order.pid):
+        raise ptrace.TargetGone(order.pid)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise SpectraceError(

@@ -85,6 +85,8 @@ def _check_content(pid: int, interpreter: Interpreter) -> None:
             same = ptrace.read_memory(pid, address, len(content)) == content
         except OSError:
             same = False
+        if not same and not procfs.is_alive(pid):
+            raise ptrace.TargetGone(pid)
         if not same:
             raise SpectraceError(
                 f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
