@@ -310,6 +310,8 @@ def _why_not(pid: int, table: _Table, roots: dict[int, int]) -> SpectraceError:
             "Attach when it answers requests."
         )
     procfs.require_rights(pid)
+    if not procfs.is_alive(pid):
+        return procfs.no_such_process(pid)
     if not elf.is_python(pid):
         what = (
             f"Process {pid} ({table[pid].title or 'without a command line'}) is no Python process"

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from spectrace.attach import gdb, loader, ptrace
+from spectrace.attach import gdb, loader, procfs, ptrace
 from spectrace.attach.ways import WayClosed
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
@@ -135,6 +135,8 @@ def in_its_own_process(order: Order) -> Done:
         start_new_session=True,  # the terminal's Ctrl-C is not for it
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+    if done.returncode and not procfs.is_alive(order.pid):
+        raise ptrace.TargetGone(order.pid)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise SpectraceError(

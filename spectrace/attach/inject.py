@@ -85,6 +85,8 @@ def put_in(
 def _check_content(pid: int, interpreter: Interpreter) -> None:
     """Makes sure that the files we looked into are what the process has in its memory."""
     name = elf.changed(pid, interpreter)
+    if name and not procfs.is_alive(pid):
+        raise ptrace.TargetGone(pid)
     if name:
         raise SpectraceError(
             f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
