@@ -192,7 +192,8 @@ def _ring(process: Process) -> Check | None:
     if ring is None:
         return ok("spectrace", "not in it yet")
     if ring.problem:
-        return fail("spectrace", ring.problem, f"spectrace detach {process.pid}")
+        mends = "end the spectrace that attached: its probe leaves by itself within 30 s"
+        return fail("spectrace", ring.problem, mends)
     if ring.controller:
         return ok("spectrace", f"{ring.state} by {ring.controller}: attaching reads along")
     return ok("spectrace", f"{ring.state}, nobody reads: attaching takes it over")

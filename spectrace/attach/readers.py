@@ -44,18 +44,21 @@ class Reader:
 def present(ring: RingView) -> list[Reader]:
     """Those who read a ring now, the one that came first at the head.
 
-    One that was killed is gone at once. Where process ids mean something else, and where one
-    stands still, it is gone when it has given no sign of life for `layout.QUIET_NS`.
+    One that was killed is gone at once. One that lives but stands still is gone after
+    `layout.ABANDONED_NS`; where process ids mean something else, a sign of life must not be older
+    than `layout.QUIET_NS`.
     """
     now_ns, namespace = time.monotonic_ns(), procfs.pid_namespace()
     readers = []
     for seat in _seats():
         key = ring.word(seat + Seat.KEY)
-        if not key or now_ns - ring.word(seat + Seat.HEARTBEAT_NS) > layout.QUIET_NS:
+        if not key:
             continue
         pid = ring.word(seat + Seat.PID)
         here = ring.word(seat + Seat.PID_NAMESPACE) == namespace
-        if not here or procfs.is_alive(pid):
+        limit_ns = layout.ABANDONED_NS if here else layout.QUIET_NS
+        quiet_ns = now_ns - ring.word(seat + Seat.HEARTBEAT_NS)
+        if quiet_ns <= limit_ns and (not here or procfs.is_alive(pid)):
             readers.append(Reader(key, pid if here else 0))
     return sorted(readers, key=lambda reader: reader.key)
 

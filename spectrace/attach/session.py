@@ -451,7 +451,9 @@ def _stall_of(traced: TracedRank) -> Stall:
 def change_of_control(facts: SessionFacts) -> str:
     """Says who decides from now on how the server is timed."""
     if facts.controls:
-        return "This spectrace controls now how the server is timed: the one that did has left."
+        return (
+            "This spectrace controls now how the server is timed: the one that did reads no more."
+        )
     return (
         f"{controller_of(facts).capitalize()} controls how the server is timed; this one reads "
         "along, and the probe stays as long as either does."

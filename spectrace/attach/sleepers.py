@@ -30,6 +30,11 @@ def is_asleep(ring: RingView) -> bool:
     return name_of(ring) == "plugin" and ring.word(Word.STATE) not in _AWAKE
 
 
+def is_awake(ring: RingView) -> bool:
+    """Whether somebody reads there, or has just joined."""
+    return ring.word(Word.STATE) in _AWAKE
+
+
 def wake(pid: int, ring: RingView, units: int) -> None:
     """Says that the process is about to be traced; it will be once JOINS has grown.
 
@@ -43,7 +48,7 @@ def wake(pid: int, ring: RingView, units: int) -> None:
     """
     ring.set_word(Word.TARGET_PID, pid)  # it may know itself by another number
     ring.set_word(Word.PID_NAMESPACE, procfs.pid_namespace())
-    if ring.word(Word.STATE) in _AWAKE:
+    if is_awake(ring):
         return
     if ring.word(Word.ORIGIN) == Origin.PLUGIN:
         _take_memory(ring, units)
@@ -73,13 +78,13 @@ def put_to_sleep(pid: int, ring: RingView, timeout_s: float) -> str:
     ticks = ring.word(Word.TARGET_START_TICKS)
     readers.command_detach(ring)
     deadline = time.monotonic() + min(timeout_s, _SLEEP_TIMEOUT_S)
-    while ring.word(Word.STATE) in _AWAKE:
+    while is_awake(ring):
         if not procfs.is_alive(pid, ticks):
             return "The process has ended."
         if time.monotonic() > deadline:
             break
         time.sleep(_POLL_S)
     what = name_of(ring)
-    if ring.word(Word.STATE) in _AWAKE:
+    if is_awake(ring):
         return f"It ends with the {what}'s next cycle."
     return "The loop is no longer traced." if what == "loop" else "The plugin is asleep."

@@ -64,9 +64,9 @@ def _opened(path: Path) -> RingView | None:
 
 def _is_on_the_way(ring: RingView) -> bool:
     """Whether another spectrace is just putting the probe in, or taking it out."""
-    if sleepers.name_of(ring):
-        return False
     state = ring.word(Word.STATE)
+    if sleepers.name_of(ring):
+        return sleepers.is_awake(ring) and ring.word(Word.COMMAND) == Command.DETACH
     if state == State.EMPTY:
         return bool(readers.present(ring))
     return state in _RUNNING and ring.word(Word.COMMAND) == Command.DETACH
@@ -89,7 +89,7 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
         return None
     _refuse_what_another_decides(rank, ring, options)
     sleeper = sleepers.name_of(ring)
-    awake = ring.word(Word.STATE) in _RUNNING - {State.LOADED}
+    awake = sleepers.is_awake(ring)
     if sleeper:
         _refuse_other_way(rank, sleeper, options.method)
         sleepers.wake(rank.pid, ring, options.units)

@@ -138,6 +138,8 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
         server = Launched(command, output)
         try:
             code = trace_launched(server, wanted, screen, stop)
+            if server.exit_code is None:
+                screen.note("Stopping the server, which this command started.")
         finally:
             server.stop(_GRACE_S)
     raise typer.Exit(code)

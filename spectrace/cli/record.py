@@ -156,6 +156,8 @@ def record(  # noqa: PLR0913, PLR0917 - the options of the command
     force: ForceOption = False,
 ) -> None:
     """Trace a running server into a file, for `view`, `export` and `spectrace.open`."""
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a directory: name a file in it.", param_hint="-o")
     path = output if output.suffix else output.with_suffix(SUFFIX)
     options = options_of(timing, sample_every, ring_size, method, take_control=take_control)
     screen = screen_for(json=json)

@@ -559,8 +559,8 @@ class Recorder:
                 start_ns,
                 length,
                 own_ns & LOW_HALF,
-                batch_size & UNKNOWN,
-                padded & UNKNOWN,
+                min(batch_size, UNKNOWN),
+                min(padded, UNKNOWN),
                 min(steps, _UINT8),
                 min(topk, _UINT8),
                 min(draft_tokens, UNKNOWN),
@@ -681,11 +681,11 @@ class Recorder:
         total, longest = context
         queued, running = load
         batch = (
-            len(rows) & UNKNOWN,
+            min(len(rows), UNKNOWN),
             min(total, UNKNOWN_LENGTH),
             min(longest, UNKNOWN_LENGTH),
-            queued & UNKNOWN,
-            running & UNKNOWN,
+            min(queued, UNKNOWN),
+            min(running, UNKNOWN),
         )
         self._ring.rows(number, batch, values)
 

@@ -218,7 +218,7 @@ def test_without_asking_the_kernel_the_settings_alone_decide() -> None:
             "spectrace",
             State.FAIL,
             "it has layout 99",
-            "spectrace detach 71",
+            "end the spectrace that attached",
         ),
         (
             {"packages": {}, "searched": ("/opt/lib",)},
