@@ -50,3 +50,8 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
             server.url, requests=REQUESTS, concurrency=4, max_new_tokens=TOKENS, tag="baseline"
         )
         yield Served(server, baseline)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of these servers come last: one that idles takes a core from all that follow."""
+    items.sort(key=lambda item: "served" in getattr(item, "fixturenames", ()))
