@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import itertools
 import os
 import secrets
 import signal
@@ -43,6 +44,8 @@ OVERLAP_PLUGIN = HERE / "overlap_plugin"
 
 HOST = "127.0.0.1"
 FREE_PORTS = range(31000, 32000)  # below the range from which the kernel takes ports by itself
+# In an order of our own: others start servers too, and a server needs two ports.
+_candidates = itertools.cycle(secrets.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)))
 START_TIMEOUT_S = 240.0
 STOP_GRACE_S = 10.0
 KILL_TIMEOUT_S = 10.0
@@ -101,12 +104,12 @@ class Process(NamedTuple):
 
 
 def free_port() -> int:
-    """Return a port on loopback on which nobody listens.
+    """Return a port on loopback on which nobody listens, each time another one.
 
     Raises:
         ServerError: If there is none in `FREE_PORTS`.
     """
-    for port in secrets.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)):
+    for port in itertools.islice(_candidates, len(FREE_PORTS)):
         with socket.socket() as trial, contextlib.suppress(OSError):
             trial.bind((HOST, port))
             return port

@@ -87,6 +87,11 @@ def test_each_rank_gets_a_core_even_when_there_are_too_few() -> None:
     assert cores[0] == cores[-1]
 
 
+def test_a_free_port_is_another_one_each_time() -> None:
+    """A server listens on two of them."""
+    assert len({free_port() for _ in range(200)}) == 200
+
+
 def test_a_free_port_is_below_the_kernels_own_range() -> None:
     """A free port is one of those that the kernel does not hand out by itself."""
     assert 31000 <= free_port() < 32000
