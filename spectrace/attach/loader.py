@@ -5,6 +5,8 @@ They fetch the probe from the ring, or have it leave where no cycle comes.
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from spectrace.probe import layout
 from spectrace.probe.layout import Word
 
@@ -15,9 +17,18 @@ from spectrace.probe.layout import Word
 # its own, which comes right after this one, at the same place in the server's code:
 # PyObject_IsTrue is a function of one pointer that can run Python, and hands an exception on as
 # it is.
+#
+# Python's collector of garbage is held off meanwhile: our new objects would set it going over
+# all that the server has.
 _KEPT_IN = """\
 try:
+ import gc
+ g=gc.isenabled()
+ gc.disable()
+ try:
 {body}
+ finally:
+  if g:gc.enable()
 except Exception:pass
 except BaseException as e:
  import ctypes as c
@@ -137,7 +148,8 @@ def _loader(path: str, address: int, size: int, raiser: str) -> str:
 
 def _statement(body: str, raiser: str) -> str:
     """One statement that leaves nothing in the module it runs in."""
-    return f"exec({_KEPT_IN.format(body=body, raiser=raiser)!r},{{}})\n"
+    source = _KEPT_IN.format(body=indent(body, " "), raiser=raiser)
+    return f"exec({source!r},{{}})\n"
 
 
 def _c_string(statement: str) -> bytes:

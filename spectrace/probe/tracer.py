@@ -107,8 +107,7 @@ class Tracer:
             "torch": str(torch),
         }
         try:
-            self._hook_scheduler(scheduler)
-            self._tell()
+            self._hook_scheduler(scheduler)  # what is known is told with the worker, at its cycle
             # A reader that dies before its first sign of life must not leave the probe behind.
             self._ring.words[Word.HEARTBEAT_NS] = now()
         except BaseException:  # a signal handler's too: half armed is worse than not at all

@@ -433,11 +433,11 @@ def test_a_reader_cannot_choose_the_timing_unless_it_takes_control(tmp_path: Pat
 
 
 def test_probe_without_a_reader_is_taken_over(tmp_path: Path) -> None:
-    """Who joins where the only reader gave no sign of life for 3 s controls, and as it asks."""
+    """Who joins where the only reader gave no sign of life for 30 s controls, and as it asks."""
     with busy(tmp_path / "finish") as process:
         first = attach(process)
         ring = RingView(first.path)
-        ring.set_word(Word.SEATS + Seat.HEARTBEAT_NS, time.monotonic_ns() - 4_000_000_000)
+        ring.set_word(Word.SEATS + Seat.HEARTBEAT_NS, time.monotonic_ns() - 31_000_000_000)
         second = inject.put_in(
             rank_of(process), options=handle.Options(mode=Mode.HOST), sources=sources()
         )

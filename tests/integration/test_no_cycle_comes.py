@@ -115,7 +115,7 @@ def test_a_process_that_was_stopped_is_named_as_such_and_lets_it_go_later(
     assert f"kill -CONT {it.rank.pid}" in out.reason
     assert it.path.exists()
     os.kill(it.rank.pid, signal.SIGCONT)
-    assert leave.take_out_pid(it.rank.pid, timeout_s=30).removed
+    assert leave.take_out_pid(it.rank.pid, timeout_s=30, was_there=True).removed
     assert not it.path.exists()
     assert server.untouched()
 

@@ -14,6 +14,7 @@ from spectrace.collect.reader import CycleRecord, RowsRecord, TextRecord
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind, TimingMode
 from spectrace.probe import layout, tracer
+from spectrace.probe.hooks import Patches
 from spectrace.probe.layout import Command, Mode, Ph, RecordType, State, Word
 from spectrace.probe.recorder import Recorder
 from spectrace.probe.ring import RingWriter
@@ -378,15 +379,20 @@ def test_a_place_that_a_release_lacks_is_named_and_the_rest_is_traced(tmp_path: 
 def test_an_arming_that_fails_half_way_leaves_nothing_wrapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the ring fails while the scheduler is being hooked, its functions are put back."""
+    """If something fails while the scheduler is being hooked, its functions are put back."""
+    put = Patches.put
+    hooked: list[str] = []
 
-    def broken(*_: Any) -> None:
-        raise OSError("made by the test")
+    def broken(patches: Patches, holder: Any, name: str, make: Callable[[Any], Any]) -> bool:
+        if len(hooked) == 2:
+            raise OSError("made by the test")
+        hooked.append(name)
+        return put(patches, holder, name, make)
 
     for scheduler in simulated.installed():
         before = dict(vars(scheduler))
         ring = make_ring(tmp_path / "test.ring")
-        monkeypatch.setattr(RingWriter, "info", broken)
+        monkeypatch.setattr(Patches, "put", broken)
         with pytest.raises(OSError, match="made by the test"):
             Tracer(ring, lambda: None).arm()
         assert dict(vars(scheduler)) == before
