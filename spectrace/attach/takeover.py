@@ -89,14 +89,19 @@ def _joined(rank: Rank, ring: RingView, options: Options, *, anyway: bool) -> At
         return None
     _refuse_what_another_decides(rank, ring, options)
     sleeper = sleepers.name_of(ring)
-    awake = sleepers.is_awake(ring)
     if sleeper:
         _refuse_other_way(rank, sleeper, options.method)
-        sleepers.wake(rank.pid, ring, options.units)
     key = readers.sit_down(ring)
     if _is_on_the_way(ring) and not anyway:  # told to leave just before we sat there
         readers.get_up(ring, key)
         return None
+    awake = sleepers.is_awake(ring)
+    if sleeper:
+        try:
+            sleepers.wake(rank.pid, ring, options.units)
+        except BaseException:
+            readers.get_up(ring, key)
+            raise
     controls = ring.word(Word.CONTROLLER) == key
     if not controls and options.take_control:
         readers.take_control(ring, key)
