@@ -25,7 +25,7 @@ from spectrace.attach.ways import Method, Way, WayClosed
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
-from spectrace.probe.layout import State, Word
+from spectrace.probe.layout import Seat, State, Word
 
 _POLL_S = 0.001
 
@@ -148,7 +148,7 @@ def _wait_until_armed(
 ) -> tuple[bool, int]:
     """Waits for the probe; gives whether it has freed the loader's text, and our key."""
     ring = RingView(path)
-    key = ring.word(Word.CONTROLLER)
+    key = ring.word(Word.SEATS + Seat.KEY)  # the first seat is its maker's, whoever controls
     try:
         _watch(rank, ring, key, deadline, timeout_s)
         return not ring.word(Word.LOADER_TEXT_ADDRESS), key
