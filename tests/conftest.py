@@ -9,6 +9,7 @@ import pytest
 
 from examples.sglang_cpu.load import Answer, generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
+from tests.helpers import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,13 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
             server.url, requests=REQUESTS, concurrency=4, max_new_tokens=TOKENS, tag="baseline"
         )
         yield Served(server, baseline)
+
+
+@pytest.fixture(autouse=True)
+def commands_end() -> Iterator[None]:
+    """No command that a test started outlives it."""
+    yield
+    command.end_all()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from spectrace.attach.pulse import Pulse
 from spectrace.attach.ways import Way
 from spectrace.collect.reader import Record, RingReader
 from spectrace.collect.ring_view import RingView
-from spectrace.probe.layout import Word
+from spectrace.probe.layout import QUIET_NS, Word
 
 
 class TracedRank:
@@ -42,6 +42,8 @@ class TracedRank:
         self.pulse = Pulse(time.monotonic_ns(), idle_is_told=counts_idle)
         self._ticks = self.view.word(Word.TARGET_START_TICKS)
         self._lost_before = 0
+        self._alive_ns = time.monotonic_ns()  # of our last sign of life
+        self._back_ns: int | None = None  # when we had last stood still ourselves
         if attached.joined:  # ids sent since `put_in` asked stand before our first record
             readers.ask_for_ids(self.view)
 
@@ -61,8 +63,13 @@ class TracedRank:
             readers.take_control(self.view, self.attached.key)
 
     def inherit_control(self) -> None:
-        """Decides from now on if whoever did has gone, and nobody was here before us."""
-        readers.inherit_control(self.view, self.attached.key)
+        """Decides from now on if whoever did has gone, and nobody was here before us.
+
+        Who stood still itself first gives the others time to give a sign of life: they may have
+        been in the same frozen container.
+        """
+        if self._back_ns is None or self._alive_ns - self._back_ns > QUIET_NS:
+            readers.inherit_control(self.view, self.attached.key)
 
     def trace_like(self, other: TracedRank) -> None:
         """Is timed and sampled as another rank of its server."""
@@ -71,6 +78,10 @@ class TracedRank:
 
     def sign_of_life(self) -> None:
         """Tells the probe that somebody reads, and other readers that it is us."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._alive_ns > QUIET_NS:
+            self._back_ns = now_ns
+        self._alive_ns = now_ns
         readers.sign_of_life(self.view, self.attached.key)
         if self.controls:
             self.view.set_word(Word.LOST_RECORDS, self.reader.lost)

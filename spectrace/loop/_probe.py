@@ -17,8 +17,6 @@ from spectrace.loop._timing import Timing
 from spectrace.probe import own_ring
 from spectrace.probe.faults import pass_on
 from spectrace.probe.layout import (
-    ABANDONED_NS,
-    Command,
     Kind,
     Origin,
     RecordType,
@@ -185,21 +183,16 @@ class LoopProbe:
         """Falls asleep or wakes up as the header words say; gives whether somebody reads."""
         if not self.awake:
             return self._words[_JOINS] != self._joins and self._wake(time_ns)
-        if not self._is_wanted(time_ns):
+        if not self._ring.is_wanted(time_ns):
             self._sleep(time_ns)
         elif self.recorder.pending:
             self._timing.drain(time_ns)
         return self.awake
 
-    def _is_wanted(self, time_ns: int) -> bool:
-        words = self._words
-        quiet_ns = time_ns - words[Word.HEARTBEAT_NS]
-        return bool(words[Word.COMMAND] != Command.DETACH and quiet_ns <= ABANDONED_NS)
-
     def _wake(self, time_ns: int) -> bool:
         words = self._words
         self._joins = words[_JOINS]
-        self.awake = self._is_wanted(time_ns)
+        self.awake = self._ring.is_wanted(time_ns)
         if self.awake:
             self.recorder = Recorder(self._ring, fail=_failing(self))
             self._timing = Timing(self.recorder, self._ring, self._facts["device"])

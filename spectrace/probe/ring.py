@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .layout import (
+    ABANDONED_NS,
     CYCLE,
     DEVICE,
     HEAD,
@@ -20,6 +21,7 @@ from .layout import (
     MAX_RECORD_UNITS,
     PATH_BYTES,
     PATH_OFFSET,
+    QUIET_NS,
     ROW,
     ROWS,
     ROWS_PER_RECORD,
@@ -28,6 +30,7 @@ from .layout import (
     TEXT,
     TEXT_BYTES,
     UNIT_BYTES,
+    Command,
     RecordType,
     Word,
     mark_shift,
@@ -68,6 +71,7 @@ _ROWS_UNITS = tuple(units_of(ROWS.size + n * ROW.size) for n in range(ROWS_PER_R
 _SKIPPED = _with_tail(SKIPPED, "")
 _SKIPPED_UNITS = units_of(SKIPPED.size)
 _HEAD, _RECORDS = Word.HEAD, Word.RECORDS  # written with every record: looked up once
+_COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
 _SEAL_BYTES = SEAL.size
 _pack_seal = SEAL.pack_into
 _VALUES_PER_ROW = len(ROW.unpack(bytes(ROW.size)))
@@ -84,11 +88,13 @@ class RingWriter:
         "_base",
         "_bodies",
         "_bytes",
+        "_doubted_ns",
         "_end",
         "_map",
         "_number",
         "_position",
         "_scratch",
+        "_silent_since_ns",
         "_units",
         "_wholes",
         "words",
@@ -103,11 +109,34 @@ class RingWriter:
         self._end = self._base + self._units * UNIT_BYTES
         self._position = self.words[Word.HEAD] + 1  # of the next record
         self._number = (self.words[Word.RECORDS] + 1) & LOW_HALF
+        self._doubted_ns = self._silent_since_ns = 0
         self._scratch = bytearray(MAX_RECORD_UNITS * UNIT_BYTES)
         view = memoryview(self._scratch)
         sizes = [units * UNIT_BYTES for units in range(MAX_RECORD_UNITS + 1)]
         self._wholes = [view[:size] for size in sizes]
         self._bodies = [view[: max(0, size - SEAL.size)] for size in sizes]
+
+    def is_wanted(self, time_ns: int) -> bool:
+        """Whether anybody still reads; asked at every cycle.
+
+        Args:
+            time_ns: CLOCK_MONOTONIC.
+        """
+        words = self.words
+        if words[_COMMAND] == Command.DETACH:
+            return False
+        heartbeat_ns = words[_HEARTBEAT_NS]
+        return time_ns - heartbeat_ns <= ABANDONED_NS or self._may_come_back(heartbeat_ns, time_ns)
+
+    def _may_come_back(self, heartbeat_ns: int, time_ns: int) -> bool:
+        """Whether readers that gave no sign of life for long may still give one.
+
+        Where a container was frozen or a virtual machine moved, they stood still just as the
+        server did: they have a moment from when the server itself first missed them.
+        """
+        if heartbeat_ns != self._doubted_ns:
+            self._doubted_ns, self._silent_since_ns = heartbeat_ns, time_ns
+        return time_ns - self._silent_since_ns <= QUIET_NS
 
     def _publish(self, units: int) -> None:
         """Seals the record in the scratch and copies it into the ring."""

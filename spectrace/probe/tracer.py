@@ -23,12 +23,10 @@ from .hooks import (
     with_result,
 )
 from .layout import (
-    ABANDONED_NS,
     NO_TOOL,
     QUIET_NS,
     TOOL_VARIABLES,
     UNKNOWN,
-    Command,
     CycleFlag,
     Graph,
     Kind,
@@ -47,8 +45,7 @@ if TYPE_CHECKING:
 
 Function = Any
 _IDLE_CALLS_BETWEEN_CLOCKS = 64  # the idle call comes more than 10,000 times a second
-_COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
-_IDLE_CALLS = Word.IDLE_CALLS
+_COMMAND, _IDLE_CALLS = Word.COMMAND, Word.IDLE_CALLS  # looked at whenever it idles
 _DRAIN_EVERY_NS = 1_000_000  # while idle
 # Requests of a batch with the length of their output and whether they had ended, the sum and
 # the greatest of their lengths; and with the number of their cycle before them.
@@ -337,7 +334,7 @@ class Tracer:
 
     def _before_run(self, scheduler: Any, batch: Any, time_ns: int) -> None:
         try:
-            if self._asked_to_leave(time_ns):
+            if not self._ring.is_wanted(time_ns):
                 self._finish(time_ns)
                 return
             if not self._worker_known:
@@ -465,14 +462,10 @@ class Tracer:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
                 self._drain(time_ns)
             recorder.flush()
-            if self._asked_to_leave(time_ns):
+            if not self._ring.is_wanted(time_ns):
                 self._finish(time_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
-
-    def _asked_to_leave(self, time_ns: int) -> bool:
-        words = self._ring.words
-        return words[_COMMAND] == Command.DETACH or time_ns - words[_HEARTBEAT_NS] > ABANDONED_NS
 
     def _finish(self, time_ns: int) -> None:
         """Leaves at a cycle boundary; where no reader is left it also removes its file."""
@@ -491,7 +484,7 @@ class Tracer:
     def leave_now(self, time_ns: int) -> None:
         """Leaves if that was asked for, in the midst of whatever the server does; never raises."""
         try:
-            if self._active and self._asked_to_leave(time_ns):
+            if self._active and not self._ring.is_wanted(time_ns):
                 self._recorder.raised()  # a cycle that runs is cut off here, not ended
                 self._finish(time_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server

@@ -70,7 +70,7 @@ void be_punctual(int above_lowest) {
 }
 
 std::atomic<int64_t> syncs{0}, records{0}, queries{0}, captured_records{0}, refused{0};
-std::atomic<int64_t> to_lose{0};
+std::atomic<int64_t> to_lose{0}, losing_stream{0};
 std::atomic<bool> broken{false};
 std::atomic<double> drift{0};
 
@@ -293,7 +293,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       }
       version = ++event->recorded;
     }
-    if (to_lose > 0) {
+    if (to_lose > 0 && stream.id() == losing_stream) {
       --to_lose;
       return;
     }
@@ -409,7 +409,10 @@ PYBIND11_MODULE(fakestream, m) {
   m.def("end_capture", &end_capture);
   m.def("replay", &replay);
   m.def("is_current_stream_capturing", [] { return capturing == current; });
-  m.def("lose_records", [](int64_t count) { to_lose = count; });
+  m.def("lose_records", [](int64_t count, int64_t stream) {
+    losing_stream = stream;
+    to_lose = count;
+  });
   m.def("break_device", [] { broken = true; });
   m.def("be_punctual", [] { be_punctual(0); });
   m.def("set_drift_ppm", [](double ppm) { drift = ppm * 1e-6; });

@@ -6,7 +6,7 @@ engine table. It decodes until told to stop and follows words on its standard in
 
     idle SECONDS   nothing to do for so long
     capture        the next draft is captured as a graph, and the graph replayed
-    lose COUNT     the next COUNT events never complete
+    lose COUNT     the next COUNT events of the forward stream never complete
     counters       says the device's counters as one line of JSON
     break          the device fails from now on, as after an illegal access
     stop           ends, and says as one line of JSON what happened
@@ -357,7 +357,7 @@ def _follow(scheduler: Scheduler, words: list[str]) -> None:
         case ["capture"]:
             scheduler.model_worker.draft_worker.capture_next = True
         case ["lose", count]:
-            ext.lose_records(int(count))
+            ext.lose_records(int(count), scheduler.forward_stream.stream_id)
         case ["break"]:
             ext.break_device()
         case ["counters"]:

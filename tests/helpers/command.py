@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+_started: list[subprocess.Popen[str]] = []  # those that `end_all` has to look after
 SPECTRACE = str(Path(sys.executable).with_name("spectrace"))
 TIMEOUT_S = 60.0
 
@@ -20,9 +22,30 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """Starts a command whose output is read meanwhile."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [SPECTRACE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    _started.append(process)
+    return process
+
+
+def end_all() -> None:
+    """Ends what `start` began and a test left running, and prints what it had to say.
+
+    A test that fails half-way leaves its commands; the next one must not meet them.
+    """
+    while _started:
+        process = _started.pop()
+        if process.returncode is not None or process.stdout is None or process.stdout.closed:
+            continue
+        process.send_signal(signal.SIGINT)
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, errors = process.communicate()
+        print(f"left running: {process.args!r}, ended with {process.returncode}")
+        print(output, errors, sep="\n")
 
 
 def first_line_with(process: subprocess.Popen[str], text: str) -> str:

@@ -16,6 +16,7 @@ from tests.helpers.simulated_server import SimulatedServer
 
 _LOGS = ".spectrace-*/slice-*.wal"
 _EMPTY_LOG_BYTES = 16_384  # more than making the tables takes
+_WRITES = 4  # the run itself comes with one of the first
 _SPECTRACE = [str(Path(sys.executable).with_name("spectrace"))]
 
 
@@ -81,8 +82,11 @@ def test_what_a_killed_recorder_had_collected_opens(tmp_path: Path) -> None:
         recorder = [*_SPECTRACE, "record", str(server.pid), "-o", str(folder / "run")]
         with subprocess.Popen(recorder, stdout=subprocess.DEVNULL) as process:
             deadline_s = time.monotonic() + 60
-            while not any(log.stat().st_size > _EMPTY_LOG_BYTES for log in folder.glob(_LOGS)):
+            sizes: set[int] = set()
+            while len(sizes) < _WRITES:
                 assert time.monotonic() < deadline_s, "nothing is stored"
+                found = [log.stat().st_size for log in folder.glob(_LOGS)]
+                sizes |= {size for size in found if size > _EMPTY_LOG_BYTES}
                 time.sleep(0.05)
             process.kill()
     [left] = folder.iterdir()

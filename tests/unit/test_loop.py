@@ -13,6 +13,7 @@ from spectrace.attach.loops import Loop
 from spectrace.attach.session import End
 from spectrace.loop import Tracer
 from spectrace.model import CycleKind, RequestRow
+from spectrace.probe import ring as probe_ring
 from spectrace.probe.layout import ABANDONED_NS, State, Word
 from tests.helpers.own_loop import all_of, attached, phases, set_word, turn, word
 
@@ -152,12 +153,16 @@ def test_idle_notices_that_the_reader_has_left(tracer: Tracer) -> None:
     assert word(tracer, Word.STATE) == State.DETACHED
 
 
-def test_it_sleeps_when_its_reader_was_killed(tracer: Tracer) -> None:
+def test_it_sleeps_when_its_reader_was_killed(
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a sign of life for 30 s nobody reads any more."""
+    monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
     with attached():
         turn(tracer, "draft")
         set_word(tracer, Word.HEARTBEAT_NS, time.monotonic_ns() - ABANDONED_NS - 1)
-        turn(tracer, "draft")
+        for _ in range(2):  # it misses the reader, and falls asleep at its next look
+            turn(tracer, "draft")
         assert not tracer.traced
 
 

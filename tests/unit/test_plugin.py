@@ -21,7 +21,8 @@ from spectrace.cli.status import look_at
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
-from spectrace.probe import layout, own_ring, tracer
+from spectrace.probe import layout, own_ring
+from spectrace.probe import ring as probe_ring
 from spectrace.probe.engines import sglang as engine
 from spectrace.probe.layout import State, Word
 from tests.helpers import simulated_scheduler as simulated
@@ -146,12 +147,14 @@ def test_it_sleeps_again_without_a_reader_and_keeps_its_file(
     """When the reader has gone the plugin sleeps by itself, and the next reader wakes it."""
     attached = sleeping.join()
     sleeping.step()
-    monkeypatch.setattr(tracer, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
     view = RingView(sleeping.path)
     view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - layout.QUIET_NS - 1)
     view.set_word(Word.SEATS + layout.Seat.KEY, 0)
     view.close()
-    sleeping.step()
+    for _ in range(2):  # it misses the reader, and falls asleep at its next look
+        sleeping.step()
     assert sleeping.state() == State.DETACHED
     assert vars(Scheduler)["run_batch"] is sleeping.dormant
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from spectrace.collect.reader import CycleRecord, RowsRecord, TextRecord
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind, TimingMode
 from spectrace.probe import layout, tracer
+from spectrace.probe import ring as probe_ring
 from spectrace.probe.hooks import Patches
 from spectrace.probe.layout import Command, Mode, Ph, RecordType, State, Word
 from spectrace.probe.recorder import Recorder
@@ -186,13 +187,28 @@ def test_an_abandoned_probe_leaves_and_removes_its_file(
     path = str(traced.path).encode()
     traced.view._map[layout.PATH_OFFSET : layout.PATH_OFFSET + len(path)] = path
     traced.scheduler.step(Batch([Request("a")]))
-    monkeypatch.setattr(tracer, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
     monkeypatch.setattr(tracer, "QUIET_NS", 1_000_000)
     traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - 2_000_000)
-    traced.scheduler.step(Batch([Request("a")]))
+    for _ in range(2):  # it misses the reader, and leaves at its next look
+        traced.scheduler.step(Batch([Request("a")]))
     assert traced.view.word(Word.STATE) == State.DETACHED
     assert not traced.path.exists()
     traced.assert_untouched()
+
+
+def test_a_server_that_stood_still_waits_for_its_readers(traced: Traced) -> None:
+    """A frozen container or a moved machine stops both: the reader's next sign of life counts."""
+    frozen_ns = layout.ABANDONED_NS + 1_000_000_000
+    for _ in range(2):
+        traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - frozen_ns)
+        traced.scheduler.step(Batch([Request("a")]))
+        traced.scheduler.on_idle()
+        assert traced.view.word(Word.STATE) == State.TRACING
+        traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns())
+        traced.scheduler.step(Batch([Request("a")]))
+    assert traced.view.word(Word.STATE) == State.TRACING
 
 
 def test_a_probe_whose_ring_fails_still_raises_nothing(
