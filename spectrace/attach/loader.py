@@ -5,12 +5,15 @@ They fetch the probe from the ring, or have it leave where no cycle comes.
 
 from __future__ import annotations
 
+import os
 from textwrap import indent
 
 from spectrace.probe import layout
 from spectrace.probe.layout import Word
 
-# What both are: one statement that swallows its own errors.
+# What both are: one statement that swallows its own errors. The server's main thread compiles it
+# and stands still meanwhile, so what is hardly ever needed is text that `exec` compiles then; and
+# the clock, `t`, starts before.
 #
 # What a signal handler of the server raises while this runs (KeyboardInterrupt, SystemExit) is
 # the server's: PyRun_SimpleString would swallow it. So it is raised again by a pending call of
@@ -30,13 +33,15 @@ try:
  finally:
   if g:gc.enable()
 except Exception:pass
-except BaseException as e:
- import ctypes as c
-{raiser}
- o=c.py_object(type('',(),{{'__bool__':r}})())
- a=c.pythonapi
- a.Py_IncRef(o)
- a.Py_AddPendingCall(a.PyObject_IsTrue,o)
+except BaseException as e:exec({raiser!r})
+"""
+_RAISER = """\
+import ctypes as c
+{function}
+o=c.py_object(type('',(),{{'__bool__':r}})())
+a=c.pythonapi
+a.Py_IncRef(o)
+a.Py_AddPendingCall(a.PyObject_IsTrue,o)
 """
 
 # Anybody may make files in shared memory: only one of the server's own user is opened.
@@ -44,23 +49,26 @@ except BaseException as e:
 # since: it goes on only when the ring names its own address, and else frees itself.
 _LOADER = """\
  try:
-  import os,mmap,marshal,time
-  t=time.monotonic_ns()
-  f=os.open({path!r},os.O_RDWR|os.O_CLOEXEC|os.O_NOFOLLOW)
+  import os,mmap,marshal
+  f=os.open({path!r},{flags})
   try:
    if os.fstat(f).st_uid!=os.geteuid():raise OSError
    m=mmap.mmap(f,0)
   finally:os.close(f)
-  w=lambda i:int.from_bytes(m[i*8:i*8+8],'little')
-  if w({text_word})!={address} or w({state_word}):m.close();raise OSError
-  m[{entered}:{entered}+8]=t.to_bytes(8,'little')
-  p=marshal.loads(memoryview(m)[{code}:{code}+w({bytes_word})])
- except Exception:
-  if {address}:
-   import ctypes as c
-   c.CDLL(None).munmap(c.c_void_p({address}),c.c_size_t({size}))
- else:
-  exec(p[0][1],{{'ring':m,'modules':p,'entered_ns':t}})"""
+  v=memoryview(m)
+  w=v.cast('Q')
+  if w[{text_word}]!={address} or w[{state_word}]:raise OSError
+  w[{entered_word}]=t
+  p=marshal.loads(v[{code}:{code}+w[{bytes_word}]])
+  w=v=0
+ except Exception:exec({free!r})
+ else:exec(p[0][1],{{'ring':m,'modules':p,'entered_ns':t}})"""
+_FREE = """\
+if {address}:
+ import ctypes as c
+ c.pythonapi['munmap'](c.c_void_p({address}),c.c_size_t({size}))
+"""
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 # The probe leaves only if the ring says so: a text that runs late does no harm. It stands two
 # frames below `tracer.leave`, which counts on that.
@@ -69,22 +77,19 @@ _LEAVER = """\
   import sys
   m=sys.modules.get('_spectrace_probe.tracer')
   if m:m.leave()
- finally:
-  if {address}:
-   import ctypes as c
-   c.CDLL(None).munmap(c.c_void_p({address}),c.c_size_t({size}))"""
+ finally:exec({free!r})"""
 
-_RAISE = " def r(s,e=e):raise e"
+_RAISE = "def r(s,e=e):raise e"
 # While a script of sys.remote_exec runs, pending calls run too, and what they raise there is
 # printed and lost: so the call comes again until the script's frame is gone.
 _RAISE_LATER = """\
- import sys
- def r(s,e=e,k=sys._getframe(1)):
-  f=sys._getframe(1)
-  while f:
-   if f is k:a.Py_AddPendingCall(a.PyObject_IsTrue,o);return False
-   f=f.f_back
-  raise e"""
+import sys
+def r(s,e=e,k=sys._getframe(2)):
+ f=sys._getframe(1)
+ while f:
+  if f is k:a.Py_AddPendingCall(a.PyObject_IsTrue,o);return False
+  f=f.f_back
+ raise e"""
 _REMOVE = "import os\ntry:\n os.unlink({path!r})\nexcept OSError:pass\n"
 
 TEXT_BYTES = 4096  # one page holds it, whatever the path
@@ -109,7 +114,8 @@ def text(path: str, address: int) -> bytes:
 
 def leaving_text(address: int) -> bytes:
     """The same for the text that has the probe leave; `address` as in `text`."""
-    return _c_string(_statement(_LEAVER.format(address=address, size=TEXT_BYTES), _RAISE))
+    body = _LEAVER.format(free=_FREE.format(address=address, size=TEXT_BYTES))
+    return _c_string(_statement(body, _RAISE))
 
 
 def script(path: str, number: int, own_path: str) -> str:
@@ -132,24 +138,26 @@ def vain_script(own_path: str) -> str:
     return f"exec({_REMOVE.format(path=own_path)!r},{{}})\n"
 
 
-def _loader(path: str, address: int, size: int, raiser: str) -> str:
+def _loader(path: str, address: int, size: int, function: str) -> str:
     body = _LOADER.format(
         path=path,
+        flags=_FLAGS,
         address=address,
-        size=size,
+        free=_FREE.format(address=address, size=size),
         text_word=Word.LOADER_TEXT_ADDRESS,
         state_word=Word.STATE,
         bytes_word=Word.CODE_BYTES,
-        entered=Word.LOADER_ENTERED_NS * 8,
+        entered_word=Word.LOADER_ENTERED_NS,
         code=layout.CODE_OFFSET,
     )
-    return _statement(body, raiser)
+    return _statement(body, function)
 
 
-def _statement(body: str, raiser: str) -> str:
+def _statement(body: str, function: str) -> str:
     """One statement that leaves nothing in the module it runs in."""
+    raiser = _RAISER.format(function=function)
     source = _KEPT_IN.format(body=indent(body, " "), raiser=raiser)
-    return f"exec({source!r},{{}})\n"
+    return f"exec({source!r},{{'t':__import__('time').monotonic_ns()}})\n"
 
 
 def _c_string(statement: str) -> bytes:

@@ -83,7 +83,7 @@ def free_loader_text(words: memoryview, word: Any) -> None:
     """Gives back the memory in which the loader's text stood; it has been compiled long ago."""
     address, size = words[word.LOADER_TEXT_ADDRESS], words[word.LOADER_TEXT_BYTES]
     if address:
-        munmap = ctypes.CDLL(None).munmap
+        munmap = ctypes.pythonapi["munmap"]  # a name looked up so leaves nothing there
         munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         munmap(address, size)
         words[word.LOADER_TEXT_ADDRESS] = 0

@@ -16,7 +16,6 @@ from .layout import (
     INFO_BYTES,
     INFO_OFFSET,
     LOW_HALF,
-    MARK_BYTES,
     MAX_MARKS,
     MAX_RECORD_UNITS,
     PATH_BYTES,
@@ -38,6 +37,7 @@ from .layout import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
 
 
@@ -46,10 +46,11 @@ def _with_tail(body: struct.Struct, tail: str) -> struct.Struct:
     return struct.Struct(HEAD.format + body.format[1:] + tail)
 
 
-class _ByCount(dict[int, struct.Struct]):
-    """The structs of a record by how many items follow its body, each made when first needed.
+class _ByCount(dict[int, tuple["Callable[..., None]", int]]):
+    """How to pack a record and its units, by how many items follow its body.
 
-    Made beforehand they would take a tenth of the time that loading the probe may take.
+    Each is made when first needed: beforehand they would take a tenth of the time that loading
+    the probe may take.
     """
 
     def __init__(self, body: struct.Struct, item: str) -> None:
@@ -57,19 +58,16 @@ class _ByCount(dict[int, struct.Struct]):
         self._body = body
         self._item = item
 
-    def __missing__(self, count: int) -> struct.Struct:
-        made = self[count] = _with_tail(self._body, self._item * count)
+    def __missing__(self, count: int) -> tuple[Callable[..., None], int]:
+        whole = _with_tail(self._body, self._item * count)
+        made = self[count] = (whole.pack_into, units_of(whole.size - HEAD.size))
         return made
 
 
 _CYCLE = _ByCount(CYCLE, "I")
-_CYCLE_UNITS = tuple(units_of(CYCLE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
 _DEVICE = _ByCount(DEVICE, "I")
-_DEVICE_UNITS = tuple(units_of(DEVICE.size + n * MARK_BYTES) for n in range(MAX_MARKS + 1))
 _ROWS = _ByCount(ROWS, ROW.format[1:])
-_ROWS_UNITS = tuple(units_of(ROWS.size + n * ROW.size) for n in range(ROWS_PER_RECORD + 1))
-_SKIPPED = _with_tail(SKIPPED, "")
-_SKIPPED_UNITS = units_of(SKIPPED.size)
+_SKIPPED = _ByCount(SKIPPED, "")
 _HEAD, _RECORDS = Word.HEAD, Word.RECORDS  # written with every record: looked up once
 _COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
 _SEAL_BYTES = SEAL.size
@@ -170,8 +168,8 @@ class RingWriter:
             marks: As many as `fields` says, `layout.MAX_MARKS` at most.
         """
         count = len(marks)
-        units = _CYCLE_UNITS[count]
-        _CYCLE[count].pack_into(
+        pack_into, units = _CYCLE[count]
+        pack_into(
             self._scratch,
             0,
             self._position,
@@ -204,8 +202,8 @@ class RingWriter:
         """
         count = min(len(phases), MAX_MARKS)
         shift = mark_shift(max(distances_ns, default=0))
-        units = _DEVICE_UNITS[count]
-        _DEVICE[count].pack_into(
+        pack_into, units = _DEVICE[count]
+        pack_into(
             self._scratch,
             0,
             self._position,
@@ -246,8 +244,8 @@ class RingWriter:
 
     def _rows_part(self, fields: tuple[int, ...], values: list[int]) -> None:
         count = fields[2]
-        units = _ROWS_UNITS[count]
-        _ROWS[count].pack_into(
+        pack_into, units = _ROWS[count]
+        pack_into(
             self._scratch,
             0,
             self._position,
@@ -275,16 +273,17 @@ class RingWriter:
 
     def skipped(self, sums: tuple[int, ...]) -> None:
         """Writes what sampling left out; `sums` as in `layout.SKIPPED`."""
-        _SKIPPED.pack_into(
+        pack_into, units = _SKIPPED[0]
+        pack_into(
             self._scratch,
             0,
             self._position,
             self._number,
             RecordType.SKIPPED,
-            _SKIPPED_UNITS,
+            units,
             *sums,
         )
-        self._publish(_SKIPPED_UNITS)
+        self._publish(units)
 
     def info(self, info: dict[str, Any]) -> None:
         """Replaces the ring's text by `info` as JSON; what does not fit is left out."""
