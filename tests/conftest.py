@@ -9,10 +9,13 @@ import pytest
 
 from examples.sglang_cpu.load import Answer, generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
+from spectrace.probe.engines import sglang_releases, sglang_rows
 from tests.helpers import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
 
 REQUESTS = 24
 TOKENS = 24

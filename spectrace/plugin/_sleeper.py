@@ -13,6 +13,7 @@ from typing import Any
 
 from spectrace.probe import own_ring
 from spectrace.probe.engines import sglang as engine
+from spectrace.probe.engines import sglang_releases, sglang_rows
 from spectrace.probe.hooks import Patches, holder_of
 from spectrace.probe.layout import (
     ABANDONED_NS,
@@ -107,6 +108,7 @@ class Sleeper:
         began_ns = now()
         self._awake = True
         try:
+            sglang_rows.DIGEST.update(sglang_releases.digest())
             writer = RingWriter(_whole(self._path))
             loaded_ns = now()
             words[Word.LOAD_NS] = loaded_ns - began_ns

@@ -1,7 +1,7 @@
 """Chooses the rows of the tables of releases for one server.
 
-The tables stay outside: `attach/payload.py` puts `DIGEST` behind this text, so that a server
-reads the one row that it needs. Where there is none (in tests), the tables are read themselves.
+The tables stay outside: who puts the probe in gives it their digest, so that a server reads the
+one row that it needs. `attach/payload.py` puts it behind this text, and the plugin fills it in.
 """
 
 from __future__ import annotations
@@ -35,29 +35,24 @@ def choose(text: str, worker: type, *, speculates: bool) -> Any:
         speculates: Whether the server does; a worker that derives from the plain one is then
             not taken for it.
     """
-    digest = DIGEST
-    if not digest:
-        from .sglang_releases import digest as digested  # noqa: PLC0415 - not in a server
-
-        digest = digested()
     found = parsed(text)
     version = min(max(found or NEWEST, OLDEST), NEWEST)
     kinds = [kind.__name__ for kind in worker.__mro__]
     if speculates and kinds[0] != PLAIN and PLAIN in kinds:
         kinds.remove(PLAIN)
     kinds.append(UNKNOWN_VERIFYING if hasattr(worker, "verify") else UNKNOWN)
-    chosen = SimpleNamespace(**_row(digest, SCHEDULER, version))
-    found_row = next(filter(None, (_row(digest, kind, version) for kind in kinds)))
+    chosen = SimpleNamespace(**_row(SCHEDULER, version))
+    found_row = next(filter(None, (_row(kind, version) for kind in kinds)))
     vars(chosen).update(found_row)
     settle(chosen)
     chosen.untried = _doubt(text, found, version, chosen)
     return chosen
 
 
-def _row(digest: dict[str, bytes], kind: str, version: Version) -> dict[str, Any]:
+def _row(kind: str, version: Version) -> dict[str, Any]:
     """The attributes of the row that holds for a release; none if there is none."""
-    if kind in digest:
-        for since, row in loads(digest[kind]):  # noqa: S302 - our own
+    if kind in DIGEST:
+        for since, row in loads(DIGEST[kind]):  # noqa: S302 - our own
             if since <= version:
                 return dict(loads(row))  # noqa: S302 - the same
     return {}
