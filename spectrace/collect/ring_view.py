@@ -6,15 +6,12 @@ import json
 import mmap
 import os
 import stat
-import struct
 from pathlib import Path
 from typing import Any
 
 from spectrace.errors import SpectraceError
 from spectrace.probe import layout
 from spectrace.probe.layout import Word
-
-_WORD = struct.Struct("<Q")
 
 
 def _check(path: Path, status: os.stat_result) -> None:
@@ -54,6 +51,9 @@ class RingView:
             _check(path, status)
             self.inode = status.st_ino
             self._map = mmap.mmap(self.descriptor, 0)
+            # Whole words at a time, as the probe does: `struct` writes byte by byte, and others
+            # would see a heartbeat that is half of one time and half of another.
+            self._words = memoryview(self._map)[: layout.HEADER_BYTES].cast("Q")
         except BaseException:
             os.close(self.descriptor)
             raise
@@ -82,12 +82,11 @@ class RingView:
 
     def word(self, place: int) -> int:
         """The 64-bit header word at `place` (see `layout.Word`)."""
-        value: int = _WORD.unpack_from(self._map, place * 8)[0]
-        return value
+        return self._words[place]
 
     def set_word(self, place: int, value: int) -> None:
         """Writes the 64-bit header word at `place`."""
-        _WORD.pack_into(self._map, place * 8, value)
+        self._words[place] = value
 
     def info(self) -> dict[str, Any]:
         """What the probe says about its server, an empty dict before it has spoken."""
@@ -110,5 +109,6 @@ class RingView:
     def close(self) -> None:
         """Unmaps and closes the file; closing it again does nothing."""
         if not self._map.closed:
+            self._words.release()
             self._map.close()
             os.close(self.descriptor)
