@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,6 +53,7 @@ _SAFE_SLEEPS = {
     441,  # epoll_pwait2
 }
 
+_PAGE_BYTES = 4096
 _PROT_READ_WRITE = 3
 _MAP_PRIVATE_ANONYMOUS = 0x22
 _INT_BITS = 0xFFFFFFFF
@@ -66,6 +68,7 @@ class Order:
         functions: Addresses of the functions that are called in it, by name.
         ring: Its ring file, as we see it.
         name_in_target: The ring file, as the process sees it.
+        loader: As `payload.Payload` has it.
         only_free: Only free the memory of a loader's text that has run.
         leave: Hand over what has the probe leave, not what loads it.
         by_gdb: gdb stops the process, not we.
@@ -75,6 +78,7 @@ class Order:
     functions: dict[str, int]
     ring: str
     name_in_target: str
+    loader: bytes = b""
     only_free: bool = False
     leave: bool = False
     by_gdb: bool = False
@@ -177,8 +181,8 @@ def perform(order: Order) -> Done:
     operate: Callable[..., Any] = gdb.operate if order.by_gdb else ptrace.operate
     ring = RingView(Path(order.ring))
     try:
-        work = _free if order.only_free else _hand_over
-        in_place, stop_ns = operate(order.pid, lambda thread: work(thread, order, ring))
+        work = partial(_free if order.only_free else _prepared(order), order=order, ring=ring)
+        in_place, stop_ns = operate(order.pid, work)
         return Done(in_place=in_place, stop_ns=stop_ns)
     finally:
         ring.close()
@@ -194,10 +198,17 @@ def _free(thread: Stopped, order: Order, ring: RingView) -> bool:
     return False
 
 
-def _hand_over(thread: Stopped, order: Order, ring: RingView) -> bool:
+def _prepared(order: Order) -> Callable[..., bool]:
+    """What is done to the thread, with all that can be made before it is stopped."""
+    if order.leave:
+        return partial(_hand_over, text=loader.LeavingText())
+    return partial(_hand_over, text=loader.Text(order.name_in_target, order.loader))
+
+
+def _hand_over(thread: Stopped, order: Order, ring: RingView, text: loader.Text) -> bool:
     """Gets a text to run in the stopped thread, for which it gives True, or soon after."""
     functions = order.functions
-    text = thread.call(
+    address = thread.call(
         functions["mmap"],
         0,
         loader.TEXT_BYTES,
@@ -207,28 +218,22 @@ def _hand_over(thread: Stopped, order: Order, ring: RingView) -> bool:
         0,
         timeout_s=_CALL_TIMEOUT_S,
     )
-    if text % loader.TEXT_BYTES:
-        raise SpectraceError("The server has no memory left for the 4 KB of the loader.")
+    if address % _PAGE_BYTES:
+        raise SpectraceError("The server has no memory left for the 8 KB of the loader.")
     kept = False
     try:
         if _may_run_in_place(thread, functions):
-            _run_in_place(thread, functions, text, _text_of(order, 0))
+            _run_in_place(thread, functions, address, text.at(0))
             return True
         if not order.leave:  # by this a loader knows that the ring is still its own
             ring.set_word(Word.LOADER_TEXT_BYTES, loader.TEXT_BYTES)
-            ring.set_word(Word.LOADER_TEXT_ADDRESS, text)
-        _queue(thread, functions, ring, text, _text_of(order, text))
+            ring.set_word(Word.LOADER_TEXT_ADDRESS, address)
+        _queue(thread, functions, ring, address, text.at(address))
         kept = True
         return False
     finally:
         if not kept:
-            thread.call(functions["munmap"], text, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
-
-
-def _text_of(order: Order, address: int) -> bytes:
-    if order.leave:
-        return loader.leaving_text(address)
-    return loader.text(order.name_in_target, address)
+            thread.call(functions["munmap"], address, loader.TEXT_BYTES, timeout_s=_CALL_TIMEOUT_S)
 
 
 def _may_run_in_place(thread: Stopped, functions: dict[str, int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spectrace.attach import (
@@ -64,17 +64,18 @@ def put_in(
         raise ptrace.already_traced(rank.pid, tracer)
     interpreter = elf.interpreter(rank.pid)
     _check_content(rank.pid, interpreter)
-    code = payload.build(rank.pid, interpreter, sources)
+    made = payload.build(rank.pid, interpreter, sources)
     try:
         words = {**readers.first_seat(), **options.words()}
-        path = ring_file.create(rank, code, options.units, words)
+        path = ring_file.create(rank, made.code, options.units, words)
     except ring_file.AlreadyThereError:
         existing = takeover.existing(rank, options, timeout_s)  # another one was faster
         if existing is None:
             raise
         return existing
     try:
-        return _first_open(rank, path, interpreter, options.method, timeout_s)
+        target = _Target(rank, path, interpreter, made.loader)
+        return _first_open(target, options.method, timeout_s)
     except BaseException:
         # A loader that comes late finds no file, one that is at work finds the command.
         leave.command_detach(path)
@@ -103,25 +104,34 @@ def _no_plugin(rank: Rank) -> SpectraceError:
     )
 
 
-def _first_open(
-    rank: Rank, path: Path, interpreter: Interpreter, method: Method, timeout_s: float
-) -> Attached:
+@dataclass(frozen=True)
+class _Target:
+    """A rank with all that has been made ready for it: its ring, and the compiled loader."""
+
+    rank: Rank
+    path: Path
+    interpreter: Interpreter
+    loader: bytes
+
+
+def _first_open(target: _Target, method: Method, timeout_s: float) -> Attached:
     """Puts the probe in by the first way that is open."""
     closed: list[str] = []
-    for way in ways.order(method, interpreter.version):
+    for way in ways.order(method, target.interpreter.version):
         try:
-            attached = _by(way, rank, path, interpreter, timeout_s)
+            attached = _by(way, target, timeout_s)
         except WayClosed as error:  # noqa: PERF203 - of two ways at most
             closed.append(str(error))
         else:
             return replace(attached, closed=tuple(closed))
-    raise ways.all_closed(rank.pid, closed)
+    raise ways.all_closed(target.rank.pid, closed)
 
 
-def _by(way: Way, rank: Rank, path: Path, interpreter: Interpreter, timeout_s: float) -> Attached:
+def _by(way: Way, target: _Target, timeout_s: float) -> Attached:
     deadline = time.monotonic() + timeout_s
+    rank, path = target.rank, target.path
     if way is Way.REMOTE_EXEC:
-        remote_exec.hand_over(rank.pid, interpreter, path)
+        remote_exec.hand_over(rank.pid, target.interpreter, path)
         try:
             _, key = _wait_until_armed(rank, path, deadline, timeout_s)
         except BaseException:
@@ -130,9 +140,10 @@ def _by(way: Way, rank: Rank, path: Path, interpreter: Interpreter, timeout_s: f
         return Attached(rank, path, way, 0, joined=False, key=key)
     order = handover.Order(
         pid=rank.pid,
-        functions=interpreter.functions,
+        functions=target.interpreter.functions,
         ring=str(path),
         name_in_target=ring_file.name_in_target(rank.pid),
+        loader=target.loader,
         by_gdb=way is Way.GDB,
     )
     done = handover.in_its_own_process(order)

@@ -11,9 +11,8 @@ from textwrap import indent
 from spectrace.probe import layout
 from spectrace.probe.layout import Word
 
-# What both are: one statement that swallows its own errors. The server's main thread compiles it
-# and stands still meanwhile, so what is hardly ever needed is text that `exec` compiles then; and
-# the clock, `t`, starts before.
+# What both are: one statement that swallows its own errors. The server's main thread stands still
+# while it is compiled, so what is hardly ever needed is text that `exec` compiles then.
 #
 # What a signal handler of the server raises while this runs (KeyboardInterrupt, SystemExit) is
 # the server's: PyRun_SimpleString would swallow it. So it is raised again by a pending call of
@@ -43,41 +42,41 @@ a=c.pythonapi
 a.Py_IncRef(o)
 a.Py_AddPendingCall(a.PyObject_IsTrue,o)
 """
+_FREE = """\
+if address:
+ import ctypes as c
+ c.pythonapi['munmap'](c.c_void_p(address),c.c_size_t(size))
+"""
 
 # Anybody may make files in shared memory: only one of the server's own user is opened.
 # A text that runs late, because the server was blocked, must not touch a ring that was made
 # since: it goes on only when the ring names its own address, and else frees itself.
-_LOADER = """\
+_LOADER = f"""\
  try:
   import os,mmap,marshal
-  f=os.open({path!r},{flags})
+  f=os.open(path,{os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW})
   try:
    if os.fstat(f).st_uid!=os.geteuid():raise OSError
    m=mmap.mmap(f,0)
   finally:os.close(f)
   v=memoryview(m)
   w=v.cast('Q')
-  if w[{text_word}]!={address} or w[{state_word}]:raise OSError
-  w[{entered_word}]=t
-  p=marshal.loads(v[{code}:{code}+w[{bytes_word}]])
+  if w[{Word.LOADER_TEXT_ADDRESS}]!=address or w[{Word.STATE}]:raise OSError
+  w[{Word.LOADER_ENTERED_NS}]=t
+  e={layout.CODE_OFFSET}+w[{Word.CODE_BYTES}]
+  p=marshal.loads(v[{layout.CODE_OFFSET}:e])
   w=v=0
- except Exception:exec({free!r})
- else:exec(p[0][1],{{'ring':m,'modules':p,'entered_ns':t}})"""
-_FREE = """\
-if {address}:
- import ctypes as c
- c.pythonapi['munmap'](c.c_void_p({address}),c.c_size_t({size}))
-"""
-_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+ except Exception:exec({_FREE!r})
+ else:exec(p[0][1],{{'ring':m,'modules':p,'end':e,'entered_ns':t}})"""
 
 # The probe leaves only if the ring says so: a text that runs late does no harm. It stands two
 # frames below `tracer.leave`, which counts on that.
-_LEAVER = """\
+_LEAVER = f"""\
  try:
   import sys
   m=sys.modules.get('_spectrace_probe.tracer')
   if m:m.leave()
- finally:exec({free!r})"""
+ finally:exec({_FREE!r})"""
 
 _RAISE = "def r(s,e=e):raise e"
 # While a script of sys.remote_exec runs, pending calls run too, and what they raise there is
@@ -92,30 +91,53 @@ def r(s,e=e,k=sys._getframe(2)):
  raise e"""
 _REMOVE = "import os\ntry:\n os.unlink({path!r})\nexcept OSError:pass\n"
 
-TEXT_BYTES = 4096  # one page holds it, whatever the path
+TEXT_BYTES = 8192  # two pages hold it, whatever the path
+_HIGHEST_ADDRESS = (1 << 64) - 1
+_NOW = "__import__('time').monotonic_ns()"
 
 
-def text(path: str, address: int) -> bytes:
-    """The loader as a C string for PyRun_SimpleString.
+def source() -> str:
+    """What loads the probe, to be compiled for `Text` by the server's own interpreter.
+
+    It finds `path`, `address` and `size` of its text among its names, and CLOCK_MONOTONIC of
+    its beginning in ns as `t`.
+    """
+    return _statements(_LOADER, _RAISE)
+
+
+class Text:
+    """The loader as a C string for PyRun_SimpleString, made as far as it can be beforehand.
 
     Args:
         path: The ring file as the server sees it.
-        address: Where in the server this very text will stand until it has run; 0 where
-            someone else frees it.
+        compiled: `marshal.dumps` of `source` compiled; empty where that could not be, and the
+            server compiles it, its main thread waiting.
 
     Raises:
         ValueError: The path is too long.
     """
-    made = _c_string(_loader(path, address, TEXT_BYTES, _RAISE))
-    if len(made) > TEXT_BYTES:
-        raise ValueError(f"the path of the ring is too long: {path}")
-    return made
+
+    def __init__(self, path: str, compiled: bytes = b"") -> None:
+        what = f"__import__('marshal').loads({compiled!r})" if compiled else repr(source())
+        self._begin = (
+            f"(lambda t:exec({what},{{'t':t,'path':{path!r},'size':{TEXT_BYTES},'address':"
+        )
+        self._end = f"}}))({_NOW})\n"  # the clock starts before anything else
+        if len(self.at(_HIGHEST_ADDRESS)) > TEXT_BYTES:
+            raise ValueError(f"the path of the ring is too long: {path}")
+
+    def at(self, address: int) -> bytes:
+        """The text that stands at this address until it has run; 0 where someone else frees it."""
+        return f"{self._begin}{address}{self._end}\0".encode()
 
 
-def leaving_text(address: int) -> bytes:
-    """The same for the text that has the probe leave; `address` as in `text`."""
-    body = _LEAVER.format(free=_FREE.format(address=address, size=TEXT_BYTES))
-    return _c_string(_statement(body, _RAISE))
+class LeavingText(Text):
+    """The same for what has the probe leave."""
+
+    def __init__(self) -> None:
+        what = _statements(_LEAVER, _RAISE)
+        self._begin = f"exec({what!r},{{'size':{TEXT_BYTES},'address':"
+        self._end = "})\n"
 
 
 def script(path: str, number: int, own_path: str) -> str:
@@ -123,10 +145,12 @@ def script(path: str, number: int, own_path: str) -> str:
 
     Args:
         path: The ring file as the server sees it.
-        number: What stands in the ring in place of an address, so that no other ring will do.
+        number: What stands in the ring in place of an address, so that no other ring will do;
+            of no memory, so there is nothing to free.
         own_path: The script as the server sees it.
     """
-    return vain_script(own_path) + _loader(path, number, 0, _RAISE_LATER)
+    names = f"{{'t':{_NOW},'path':{path!r},'address':{number},'size':0}}"
+    return f"{vain_script(own_path)}exec({_statements(_LOADER, _RAISE_LATER)!r},{names})\n"
 
 
 def vain_script(own_path: str) -> str:
@@ -138,27 +162,7 @@ def vain_script(own_path: str) -> str:
     return f"exec({_REMOVE.format(path=own_path)!r},{{}})\n"
 
 
-def _loader(path: str, address: int, size: int, function: str) -> str:
-    body = _LOADER.format(
-        path=path,
-        flags=_FLAGS,
-        address=address,
-        free=_FREE.format(address=address, size=size),
-        text_word=Word.LOADER_TEXT_ADDRESS,
-        state_word=Word.STATE,
-        bytes_word=Word.CODE_BYTES,
-        entered_word=Word.LOADER_ENTERED_NS,
-        code=layout.CODE_OFFSET,
-    )
-    return _statement(body, function)
-
-
-def _statement(body: str, function: str) -> str:
-    """One statement that leaves nothing in the module it runs in."""
+def _statements(body: str, function: str) -> str:
+    """Statements that leave nothing in the module they are run in, by `exec` with own names."""
     raiser = _RAISER.format(function=function)
-    source = _KEPT_IN.format(body=indent(body, " "), raiser=raiser)
-    return f"exec({source!r},{{'t':__import__('time').monotonic_ns()}})\n"
-
-
-def _c_string(statement: str) -> bytes:
-    return statement.encode() + b"\0"
+    return _KEPT_IN.format(body=indent(body, " "), raiser=raiser)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import marshal
+import struct
 import subprocess
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
-from spectrace.attach import own_python, procfs
+from spectrace.attach import fold, loader, own_python, procfs
 from spectrace.attach.elf import Interpreter
 from spectrace.probe.engines.sglang_releases import digest
 
@@ -29,36 +31,48 @@ PROBE_MODULES = (
     "tracer",
 )
 
-# Of no use to a server on a CPU without a tool, to one of a new release, while nothing goes
-# wrong, or before the probe is armed.
-LATE_MODULES = ("faults", "clock", "timers", "ranges", "engines.sglang_rows", "older")
+# Of no use to a server on a CPU without a tool, to one of a new release, or before the probe is
+# armed.
+LATE_MODULES = ("clock", "timers", "ranges", "engines.sglang_rows", "older")
 
 ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text
 
 _PROBE = Path(__file__).parent.parent / "probe"
+_NUMBERS = struct.Struct("<II")  # in front of what `_COMPILE` writes: version, loader's length
 _MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
-# A module that is needed late travels as bytes: they cost the server nothing until then.
+# A module that is needed late stays where it is: memory that a server has not touched before
+# costs it more than anything else of loading.
 _COMPILE = """\
 import sys, json, marshal
-sources, late = json.load(sys.stdin)
-parts = [
-    (name, compile(source, f"<spectrace probe {name}>", "exec", dont_inherit=True, optimize=2))
-    for name, source in sources
-]
-parts = [(name, marshal.dumps(code) if name in late else code) for name, code in parts]
-sys.stdout.buffer.write(sys.hexversion.to_bytes(4, "little") + marshal.dumps(parts))
+sources, late, loader = json.load(sys.stdin)
+def compiled(source, name):
+    return compile(source, name, "exec", dont_inherit=True, optimize=2)
+parts, behind = [], b""
+for name, source in reversed(sources):
+    code = compiled(source, f"<spectrace probe {name}>")
+    if name in late:
+        data = marshal.dumps(code)
+        behind = data + behind
+        code = (len(behind), len(data))
+    parts.insert(0, (name, code))
+loader = marshal.dumps(compiled(loader, "<spectrace loader>"))
+for number in sys.hexversion, len(loader):
+    sys.stdout.buffer.write(number.to_bytes(4, "little"))
+sys.stdout.buffer.write(loader + marshal.dumps(parts) + behind)
 """
 
 Sources = tuple[tuple[str, str], ...]
 
 
+@cache
 def probe_sources() -> Sources:
     """Names and texts of the probe's modules, in the order of loading."""
-    return tuple((name, _source(name)) for name in PROBE_MODULES)
+    numbers = fold.Numbers.of(_text("layout"))
+    return tuple((name, fold.folded(_text(name), numbers)) for name in PROBE_MODULES)
 
 
-def _source(name: str) -> str:
+def _text(name: str) -> str:
     text = module_path(name).read_text("utf-8")
     return f"{text}DIGEST = {digest()!r}\n" if name == ROWS_MODULE else text
 
@@ -68,8 +82,24 @@ def module_path(name: str) -> Path:
     return _PROBE.joinpath(*name.split(".")).with_suffix(".py")
 
 
-def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) -> bytes:
-    """Makes the code area of the ring for one process.
+@dataclass(frozen=True)
+class Payload:
+    """What goes into a process.
+
+    Attributes:
+        code: The code area of its ring: `marshal.dumps` of a list of (name, code object or
+            source); of a module that is needed late (name, (how far before the end of the area
+            its `marshal.dumps` begins, and its length)). Then those.
+        loader: `loader.source` compiled, as `marshal.dumps` gives it; empty where the server
+            has to compile it.
+    """
+
+    code: bytes
+    loader: bytes = b""
+
+
+def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) -> Payload:
+    """Makes the probe's code for one process.
 
     Code compiled by another Python can crash the server, so anything but the server's own
     executable is out of the question; where that cannot be run from here (another container,
@@ -79,10 +109,6 @@ def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) ->
         pid: The process that the code is for.
         interpreter: Its Python.
         sources: What to compile; the probe by default.
-
-    Returns:
-        `marshal.dumps` of a list of (name, code object, its bytes where it is needed late, or
-        source).
     """
     sources = probe_sources() if sources is None else sources
     executable = own_python.executable(pid)
@@ -93,7 +119,7 @@ def build(pid: int, interpreter: Interpreter, sources: Sources | None = None) ->
         compiled = _compiled(executable, changed_ns, owner, version, sources)
         if compiled is not None:
             return compiled
-    return marshal.dumps(list(sources), _MARSHAL_VERSION)
+    return Payload(marshal.dumps(list(sources), _MARSHAL_VERSION))
 
 
 # Ranks of a server run the same executable: it compiles once for all of them.
@@ -104,9 +130,9 @@ def _compiled(
     owner: tuple[int, int],
     interpreter: tuple[tuple[int, int], int],
     sources: Sources,
-) -> bytes | None:
+) -> Payload | None:
     """The sources compiled by `executable`, None if it cannot be run or is another version."""
-    given = json.dumps((sources, LATE_MODULES)).encode()
+    given = json.dumps((sources, LATE_MODULES, loader.source())).encode()
     try:
         done = own_python.run(executable, owner, _COMPILE, given=given)
     except (OSError, subprocess.SubprocessError):
@@ -114,6 +140,9 @@ def _compiled(
     if done.returncode:
         return None
     version, hexversion = interpreter
-    ran = int.from_bytes(done.stdout[:4], "little")
+    # Not looked into any further: it may come from another user.
+    ran, length = _NUMBERS.unpack_from(done.stdout)
     same = ran == hexversion if hexversion else (ran >> 24, ran >> 16 & 0xFF) == version
-    return done.stdout[4:] if same else None
+    begin = _NUMBERS.size + length
+    made = Payload(done.stdout[begin:], done.stdout[_NUMBERS.size : begin])
+    return made if same else None

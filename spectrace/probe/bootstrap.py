@@ -13,8 +13,12 @@ from time import monotonic_ns
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .layout import State, Word  # in a server their numbers stand here: see attach/fold.py
+
 if TYPE_CHECKING:
     from mmap import mmap
+
+    Place = tuple[mmap, int, int]  # a ring, and where bytes begin and end in it
 
 PACKAGE = "_spectrace_probe"
 
@@ -28,18 +32,20 @@ def forget() -> None:
 class LateModule(ModuleType):
     """A module that runs when something of it is first used, so as not to hold up attaching."""
 
-    _code: bytes | None = None
+    _place: Place | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Runs the module, for what it then has."""
-        code = self._code
-        if code is None or name.startswith("__"):
+        place = self._place
+        if place is None or name.startswith("__"):
             raise AttributeError(f"{self.__name__} has no {name}")
-        self._code = None
+        ring, begin, end = place
+        self._place = None
         try:
-            exec(marshal.loads(code), self.__dict__)  # noqa: S102, S302 - the probe's own code
+            code = marshal.loads(ring[begin:end])  # noqa: S302 - the probe's own
+            exec(code, self.__dict__)  # noqa: S102 - the same
         except BaseException:  # a signal handler's: half a module is none
-            self._code = code
+            self._place = place
             raise
         return getattr(self, name)
 
@@ -49,11 +55,11 @@ def make_module(name: str, code: Any) -> ModuleType:
 
     Args:
         name: Below the package, such as `engines.sglang`; empty for the package itself.
-        code: A code object, its bytes for one that is needed late, or its source where none
-            could be compiled beforehand.
+        code: A code object; the place of its bytes for one that is needed late; its source
+            where it could not be compiled beforehand.
     """
     full_name = f"{PACKAGE}.{name}" if name else PACKAGE
-    module = (LateModule if isinstance(code, bytes) else ModuleType)(full_name)
+    module = (LateModule if isinstance(code, tuple) else ModuleType)(full_name)
     is_package = name in {"", "engines"}
     module.__package__ = full_name if is_package else full_name.rpartition(".")[0]
     if is_package:
@@ -63,7 +69,7 @@ def make_module(name: str, code: Any) -> ModuleType:
     if parent:
         setattr(sys.modules[parent], child, module)
     if isinstance(module, LateModule):
-        module._code = code  # noqa: SLF001 - as its maker
+        module._place = code  # noqa: SLF001 - as its maker
     elif code:
         if isinstance(code, str):
             code = compile(code, f"<spectrace probe {name}>", "exec", optimize=2)
@@ -71,54 +77,64 @@ def make_module(name: str, code: Any) -> ModuleType:
     return module
 
 
-def load(parts: list[tuple[str, Any]]) -> dict[str, ModuleType]:
-    """Makes all modules of the probe, in the given order."""
+def load(ring: mmap, parts: list[tuple[str, Any]], end: int) -> dict[str, ModuleType]:
+    """Makes all modules of the probe, in the given order.
+
+    Args:
+        ring: Where the modules lie that are needed late.
+        parts: Names and code, as `attach/payload.py` makes them.
+        end: Where the area of the code ends in the ring.
+    """
     loaded = {"": make_module("", None), "engines": make_module("engines", None)}
     for name, code in parts:
-        loaded[name] = make_module(name, code)
+        if isinstance(code, tuple):
+            back, size = code
+            place = (ring, end - back, end - back + size)
+            loaded[name] = make_module(name, place)
+        else:
+            loaded[name] = make_module(name, code)
     return loaded
 
 
-def free_loader_text(words: memoryview, word: Any) -> None:
+def free_loader_text(words: memoryview) -> None:
     """Gives back the memory in which the loader's text stood; it has been compiled long ago."""
-    address, size = words[word.LOADER_TEXT_ADDRESS], words[word.LOADER_TEXT_BYTES]
+    address, size = words[Word.LOADER_TEXT_ADDRESS], words[Word.LOADER_TEXT_BYTES]
     if address:
         munmap = ctypes.pythonapi["munmap"]  # a name looked up so leaves nothing there
         munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         munmap(address, size)
-        words[word.LOADER_TEXT_ADDRESS] = 0
+        words[Word.LOADER_TEXT_ADDRESS] = 0
 
 
-def start(ring: mmap, modules: list[tuple[str, Any]], entered_ns: int) -> None:
+def start(ring: mmap, modules: list[tuple[str, Any]], end: int, entered_ns: int) -> None:
     """Loads the probe and arms it; what goes wrong is written into the ring.
 
     Args:
         ring: The mapped ring file.
         modules: Names and code of the probe's modules, this one first; emptied.
+        end: Where the area of the code ends in the ring.
         entered_ns: CLOCK_MONOTONIC at the loader's first line.
     """
     writer: Any = None
     try:
-        loaded = load(modules[1:])
+        loaded = load(ring, modules[1:], end)
         modules.clear()
-        layout: Any = loaded["layout"]
-        word, state = layout.Word, layout.State
         writer = loaded["ring"].RingWriter(ring)
         words = writer.words
-        free_loader_text(words, word)
-        words[word.LOADER_ENTERED_NS] = entered_ns
+        free_loader_text(words)
+        words[Word.LOADER_ENTERED_NS] = entered_ns
         loaded_ns = monotonic_ns()
-        words[word.LOAD_NS] = loaded_ns - entered_ns
-        words[word.STATE] = state.LOADED
+        words[Word.LOAD_NS] = loaded_ns - entered_ns
+        words[Word.STATE] = State.LOADED
         tracer: Any = loaded["tracer"]
         tracer.armed = tracer.Tracer(writer, forget)
         tracer.armed.arm()
-        words[word.ARM_NS] = monotonic_ns() - loaded_ns
-        words[word.STATE] = state.ARMED
+        words[Word.ARM_NS] = monotonic_ns() - loaded_ns
+        words[Word.STATE] = State.ARMED
     except Exception as error:  # noqa: BLE001 - nothing may reach the server
         if writer is not None:
             writer.info({"error": f"{type(error).__name__}: {error}"})
-            writer.words[word.STATE] = state.FAILED
+            writer.words[Word.STATE] = State.FAILED
             writer.close()
         else:
             ring.close()
@@ -126,4 +142,4 @@ def start(ring: mmap, modules: list[tuple[str, Any]], entered_ns: int) -> None:
 
 
 if "entered_ns" in globals():  # as the loader runs it; imported by a test it only defines
-    start(*(globals().pop(name) for name in ("ring", "modules", "entered_ns")))
+    start(*(globals().pop(name) for name in ("ring", "modules", "end", "entered_ns")))

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from spectrace.collect.ring_view import RingView
+from spectrace.probe.engines import sglang_releases, sglang_rows
 from spectrace.probe.layout import Command, Mode, Word
 from spectrace.probe.tracer import Tracer
 from tests.helpers import simulated_scheduler as simulated
@@ -18,6 +19,7 @@ from tests.helpers.probe_ring import make_ring
 from tests.helpers.simulated_scheduler import Batch, Request, Scheduler
 
 CYCLES = 3
+sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
 
 
 def traced_loop(path: Path) -> dict[str, Any]:

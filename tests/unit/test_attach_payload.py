@@ -8,7 +8,7 @@ from types import CodeType
 
 import pytest
 
-from spectrace.attach import elf, payload
+from spectrace.attach import elf, loader, payload
 from spectrace.attach.elf import Interpreter
 
 SOURCES = (("bootstrap", '"""Text."""\nassert False\nanswer = 42\n'), ("layout", "pass\n"))
@@ -27,7 +27,8 @@ def test_bootstrap_is_the_first_module() -> None:
 
 def test_own_interpreter_compiles_without_docstrings_and_asserts() -> None:
     """For a process with our files the code comes compiled, and runs without its asserts."""
-    parts = marshal.loads(payload.build(os.getpid(), elf.interpreter(os.getpid()), SOURCES))  # noqa: S302 - our own
+    made = payload.build(os.getpid(), elf.interpreter(os.getpid()), SOURCES)
+    parts = marshal.loads(made.code)  # noqa: S302 - our own
     assert [name for name, _ in parts] == ["bootstrap", "layout"]
     code = parts[0][1]
     assert isinstance(code, CodeType)
@@ -36,6 +37,25 @@ def test_own_interpreter_compiles_without_docstrings_and_asserts() -> None:
     exec(code, namespace)  # noqa: S102 - what the server will do
     assert namespace["answer"] == 42
     assert namespace.get("__doc__") is None
+
+
+def test_what_is_needed_late_lies_behind_the_rest() -> None:
+    """Each such module by how far before the end it begins, and how long it is."""
+    made = payload.build(os.getpid(), elf.interpreter(os.getpid()))
+    places = {name: code for name, code in marshal.loads(made.code) if isinstance(code, tuple)}  # noqa: S302 - our own
+    assert set(places) == set(payload.LATE_MODULES)
+    for name, (back, size) in places.items():
+        begin = len(made.code) - back
+        code = marshal.loads(made.code[begin : begin + size])  # noqa: S302 - our own
+        assert code.co_filename == f"<spectrace probe {name}>"
+
+
+def test_the_loader_comes_compiled() -> None:
+    """By the interpreter of the process, and fits into its text."""
+    made = payload.build(os.getpid(), elf.interpreter(os.getpid()))
+    code = marshal.loads(made.loader)  # noqa: S302 - our own
+    assert code.co_filename == "<spectrace loader>"
+    loader.Text("/dev/shm/spectrace-4194304-123456789012.ring", made.loader)  # noqa: S108 - a name
 
 
 @pytest.mark.parametrize(
@@ -48,12 +68,14 @@ def test_own_interpreter_compiles_without_docstrings_and_asserts() -> None:
 )
 def test_other_version_gets_the_sources(other: Interpreter) -> None:
     """Where the executable is not of the process's version the sources go in as text."""
-    parts = marshal.loads(payload.build(os.getpid(), other, SOURCES))  # noqa: S302 - our own
-    assert parts == list(SOURCES)
+    made = payload.build(os.getpid(), other, SOURCES)
+    assert marshal.loads(made.code) == list(SOURCES)  # noqa: S302 - our own
+    assert not made.loader
 
 
 def test_syntax_error_falls_back_to_the_sources() -> None:
     """What its interpreter cannot compile is left to the server, which will report it."""
     broken = (("bootstrap", "def"),)
-    parts = marshal.loads(payload.build(os.getpid(), elf.interpreter(os.getpid()), broken))  # noqa: S302 - our own
-    assert parts == list(broken)
+    made = payload.build(os.getpid(), elf.interpreter(os.getpid()), broken)
+    assert marshal.loads(made.code) == list(broken)  # noqa: S302 - our own
+    assert not made.loader

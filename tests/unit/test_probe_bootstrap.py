@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import mmap
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,12 @@ def package() -> Iterator[None]:
     bootstrap.forget()
 
 
-def late(source: str) -> bytes:
-    """Code of a module that is needed late."""
-    return marshal.dumps(compile(source, "<late>", "exec"))
+def late(source: str) -> tuple[mmap.mmap, int, int]:
+    """Where the code of a module that is needed late lies."""
+    code = marshal.dumps(compile(source, "<late>", "exec"))
+    ring = mmap.mmap(-1, len(code) + 2)
+    ring[1:-1] = code
+    return ring, 1, len(code) + 1
 
 
 def test_a_late_module_runs_when_something_of_it_is_first_used() -> None:
