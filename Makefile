@@ -57,8 +57,9 @@ soak: page server-setup tools-setup
 bench: server-setup tools-setup
 	for script in tests/benchmarks/*.py; do $(BIN)/python $$script --json || exit 1; done
 
+# With OTLP=http://HOST:PORT the cycles go there too, as to a Jaeger.
 demo: page server-setup
-	$(BIN)/python examples/sglang_cpu/demo.py
+	$(BIN)/python examples/sglang_cpu/demo.py $(if $(OTLP),--otlp-endpoint $(OTLP))
 
 demo-check: server-setup
 	$(BIN)/python examples/sglang_cpu/demo.py --check

@@ -109,7 +109,7 @@ class Exporter(Protocol):
         """What became of the cycles so far."""
 
     def close(self) -> ExportStats:
-        """Sends what waits and gives up what is not gone within a second.
+        """Sends what waits, and gives up what is not gone soon.
 
         Returns:
             The final counts.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # like
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from spectrace.errors import SpectraceError
 from spectrace.model import Run
 from spectrace.otlp.encode_protobuf import ProtobufEncoder
 from spectrace.otlp.shape import Trace
@@ -22,6 +24,7 @@ from spectrace_exporters._settings import Settings
 _COMPRESSIONS = {
     "gzip": grpc.Compression.Gzip,
     "deflate": grpc.Compression.Deflate,
+    "none": grpc.Compression.NoCompression,  # which the official exporter refuses to read
 }
 # After an outage a channel waits longer and longer; cycles would be lost meanwhile.
 _OPTIONS = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 2000))
@@ -44,24 +47,28 @@ _NS_PER_S = 1e9
 class GrpcSender:
     """Sends requests to one endpoint.
 
-    The official exporter makes the channel (headers, certificates, timeout, credentials) as
-    the environment says. Its own `export` encodes the SDK's objects, waits out a whole outage
-    before it says so, and does not read what the answer says.
+    The official exporter makes the channel (headers, credentials) as the environment says. Its
+    own `export` encodes the SDK's objects, waits out a whole outage before it says so, and does
+    not read what the answer says.
 
     Args:
         endpoint: URL, or `host:port`.
-        settings: Whom the spans speak of.
+        settings: Whom the spans speak of, timeout and compression.
+
+    Raises:
+        SpectraceError: A file that the environment names cannot be read.
     """
 
     def __init__(self, endpoint: str, settings: Settings) -> None:
-        _, compression = of_traces("COMPRESSION", os.environ)
         self._official = OTLPSpanExporter(
             endpoint=endpoint,
-            # It refuses "none", which the specification knows.
-            compression=_COMPRESSIONS.get(compression.lower(), grpc.Compression.NoCompression),
+            credentials=_credentials(os.environ),
+            timeout=settings.timeout_s,
+            compression=_COMPRESSIONS[settings.compression],
             insecure=_insecure(endpoint),
             channel_options=_options(endpoint),
         )
+        self._timeout_s = settings.timeout_s
         self._encoder = ProtobufEncoder(settings.service, settings.attributes)
 
     def encode(self, run: Run, traces: Sequence[Trace]) -> ExportTraceServiceRequest:
@@ -69,13 +76,13 @@ class GrpcSender:
         return self._encoder.request(run, traces)
 
     def send(self, request: ExportTraceServiceRequest) -> Outcome:
-        """Tries once; it takes as long as OTEL_EXPORTER_OTLP_TIMEOUT allows."""
+        """Tries once, for as long as the settings allow."""
         official: Any = self._official
         try:
             response = official._client.Export(  # noqa: SLF001 - see above
                 request=request,
                 metadata=official._headers,  # noqa: SLF001
-                timeout=official._timeout,  # noqa: SLF001
+                timeout=self._timeout_s,
             )
         except grpc.RpcError as error:
             return _failed(error)
@@ -90,6 +97,28 @@ def _insecure(endpoint: str) -> bool | None:
     """What its scheme says; without one OTEL_EXPORTER_OTLP_INSECURE decides."""
     scheme = endpoint.partition("://")[0] if "://" in endpoint else ""
     return {"http": True, "https": False}.get(scheme)
+
+
+def _credentials(environ: Mapping[str, str]) -> grpc.ChannelCredentials | None:
+    """Those of the files that the environment names, None where it names none.
+
+    The official exporter reads the client's own only where there is a CA, and of one kind of
+    variables, those of traces or those of all signals.
+    """
+    names = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
+    root, key, chain = (_content(*of_traces(name, environ)) for name in names)
+    if root is None and (key is None or chain is None):
+        return None
+    return grpc.ssl_channel_credentials(root, key, chain)
+
+
+def _content(name: str, path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes() if path else None
+    except OSError as error:
+        raise SpectraceError(
+            f"{name}: {path} cannot be read ({error.strerror}).", exit_code=2
+        ) from None
 
 
 def _options(endpoint: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import requests
 from opentelemetry.exporter.otlp.common.http import _extract_retry_after
+from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from spectrace.model import Run
@@ -24,20 +25,26 @@ _JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json
 class HttpSender:
     """Sends requests to one endpoint.
 
-    The official exporter makes the connection (headers, compression, certificates, timeout,
-    credentials) as the environment says. Its own `export` encodes the SDK's objects, waits out
+    The official exporter makes the connection (headers, certificates, credentials) as the
+    environment says. Its own `export` encodes the SDK's objects, waits out
     a whole outage before it says so, and does not read what the answer says.
 
     Args:
         endpoint: The URL of the signal.
         protocol: `http/protobuf` or `http/json`.
-        settings: Whom the spans speak of.
+        settings: Whom the spans speak of, timeout and compression.
     """
 
     def __init__(self, endpoint: str, protocol: str, settings: Settings) -> None:
         as_json = protocol == HTTP_JSON
-        official = OTLPSpanExporter(endpoint=endpoint, headers=_JSON_HEADERS if as_json else None)
+        official = OTLPSpanExporter(
+            endpoint=endpoint,
+            headers=_JSON_HEADERS if as_json else None,
+            timeout=settings.timeout_s,
+            compression=Compression(settings.compression),
+        )
         self._client = official._client  # noqa: SLF001 - see above
+        self._timeout_s = settings.timeout_s
         # A proxy of the environment does not get what is meant for this machine.
         self._session.trust_env = not is_loopback(endpoint)
         self._json = JsonEncoder(settings.service, settings.attributes) if as_json else None
@@ -56,8 +63,8 @@ class HttpSender:
         return self._client._compress(request.SerializeToString())  # noqa: SLF001 - see above
 
     def send(self, body: bytes) -> Outcome:
-        """Tries once; it takes as long as OTEL_EXPORTER_OTLP_TIMEOUT allows."""
-        result = self._client._submit(body, self._client._timeout)  # noqa: SLF001 - see above
+        """Tries once, for as long as the settings allow."""
+        result = self._client._submit(body, self._timeout_s)  # noqa: SLF001 - see above
         if result.status_code is None:
             return unanswered(why(result.error))
         return of_http(

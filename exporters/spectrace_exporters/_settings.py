@@ -1,7 +1,7 @@
 """What the OTEL_* variables say of sending traces, beside where to; docs/otlp.md has the table.
 
-The official exporters read headers, timeouts, certificates and the rest of OTEL_EXPORTER_OTLP_*
-by themselves.
+The official exporters read headers, certificates and the rest of OTEL_EXPORTER_OTLP_* by
+themselves.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from opentelemetry.sdk.trace import SpanLimits
 from spectrace.errors import SpectraceError
 from spectrace.otlp.limits import Limits
 from spectrace.otlp.shape import MAX_LINKS, Value
+from spectrace_exporters._endpoint import of_traces
 from spectrace_exporters._sampling import Sampling
+
+COMPRESSIONS = ("gzip", "deflate", "none")
 
 _DEFAULT_SERVICE = "spectrace"
 _MS_PER_S = 1000
 _USUAL_ATTRIBUTES = 128  # OpenTelemetry's own limit; no span of ours has so many
-_NUMBER = TypeVar("_NUMBER", int, float)
+_Parsed = TypeVar("_Parsed")
 _SAMPLERS = {
     "always_on": Sampling(),
     "always_off": Sampling(every=0),
@@ -39,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         queue_spans: So many spans wait at most, counted as what their cycles will have.
         interval_s: So long cycles are gathered before a request, in s.
         patience_s: So long a request is tried again, in s.
+        timeout_s: So long one try takes at most, in s.
+        compression: One of `COMPRESSIONS`.
         limits: What spans may hold.
         sampling: Which cycles are sent.
         notices: Sentences on variables that could not be followed.
@@ -50,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queue_spans: int = 262_144
     interval_s: float = 0.2
     patience_s: float = 30.0
+    timeout_s: float = 10.0
+    compression: str = "none"
     limits: Limits = Limits()
     sampling: Sampling = Sampling()
     notices: tuple[str, ...] = ()
@@ -68,15 +75,19 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     attributes: dict[str, Value] = {name: str(value) for name, value in named.items()}
     service = str(attributes.pop(SERVICE_NAME, _DEFAULT_SERVICE))
 
-    def number(name: str, default: _NUMBER, parse: Callable[[str], _NUMBER]) -> _NUMBER:
+    def parsed(name: str, text: str, default: _Parsed, parse: Callable[[str], _Parsed]) -> _Parsed:
         try:
-            return parse(environ[name]) if environ.get(name) else default
+            return parse(text.strip()) if text else default
         except ValueError:
-            notices.append(f"{name} is {environ[name]!r}, which it cannot be: it is passed over.")
+            notices.append(f"{name} is {text!r}, which it cannot be: it is passed over.")
             return default
+
+    def number(name: str, default: _Parsed, parse: Callable[[str], _Parsed]) -> _Parsed:
+        return parsed(name, environ.get(name, ""), default, parse)
 
     queue_spans = number("OTEL_BSP_MAX_QUEUE_SIZE", usual.queue_spans, _count)
     batch_spans = number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", usual.batch_spans, _count)
+    compression, timeout = of_traces("COMPRESSION", environ), of_traces("TIMEOUT", environ)
     return Settings(
         service=service,
         attributes=attributes,
@@ -84,6 +95,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         queue_spans=queue_spans,
         interval_s=number("OTEL_BSP_SCHEDULE_DELAY", usual.interval_s, _seconds),
         patience_s=number("OTEL_BSP_EXPORT_TIMEOUT", usual.patience_s, _seconds),
+        timeout_s=parsed(*timeout, usual.timeout_s, _some_seconds),
+        compression=parsed(*compression, usual.compression, _compression),
         limits=_limits(notices),
         sampling=_sampling(environ, notices, number("OTEL_TRACES_SAMPLER_ARG", 1.0, _share)),
         notices=tuple(notices),
@@ -148,6 +161,20 @@ def _seconds(text: str) -> float:
     if milliseconds < 0:
         raise ValueError(text)
     return milliseconds / _MS_PER_S
+
+
+def _some_seconds(text: str) -> float:
+    """What the official Python exporters take as seconds."""
+    seconds = float(text)
+    if not seconds > 0:
+        raise ValueError(text)
+    return seconds
+
+
+def _compression(text: str) -> str:
+    if text.lower() not in COMPRESSIONS:
+        raise ValueError(text)
+    return text.lower()
 
 
 def _share(text: str) -> float:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.otlp.shape import Trace, trace_of
 from spectrace_exporters import ExportStats
@@ -24,7 +25,7 @@ MAX_BATCH_SPANS = Settings().batch_spans
 """So many spans go into one request, unless the environment says otherwise."""
 
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_STUCK_S = 0.3  # at the end nobody waits longer for an endpoint that gives no answer
+_STUCK_S = 0.3  # at the end nobody waits longer for an endpoint that has given no answer yet
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 8.0
 _LONGEST_WAIT_S = 60.0  # whatever the other side asks for
@@ -103,7 +104,8 @@ class OtlpExporter:
         self._sender = _sender(self.endpoint, spoken, settings)
         self._in_flight = 0, 0  # cycles and spans taken, and not settled
         self._tried_s = 0.0  # when the try under way began, 0 if none is
-        self._nobody_there = False
+        self._nobody_there = False  # at the last try
+        self._heard = False  # of the other side, at any time
         self._news = threading.Condition()
         self._closing = threading.Event()
         self._over = threading.Event()
@@ -131,10 +133,10 @@ class OtlpExporter:
         """What became of the cycles so far."""
         return self._counts.stats
 
-    def close(self, timeout_s: float = 0.7) -> ExportStats:
+    def close(self, timeout_s: float = 2.0) -> ExportStats:
         """Sends what waits and gives up what is not gone after `timeout_s` seconds.
 
-        Where nobody answers it is given up sooner.
+        Where nobody answers, or nobody ever did, it is given up in a fraction of a second.
 
         Returns:
             The final counts: what was given up is among the dropped.
@@ -157,7 +159,7 @@ class OtlpExporter:
         stuck_s = time.monotonic() + _STUCK_S
         while self._worker.is_alive() and (now_s := time.monotonic()) < until_s:
             tried_s = self._tried_s
-            stuck = tried_s and now_s - tried_s > _STUCK_S and now_s > stuck_s
+            stuck = not self._heard and tried_s and now_s > max(tried_s + _STUCK_S, stuck_s)
             if self._nobody_there or stuck:
                 return
             self._worker.join(_POLL_S)
@@ -259,6 +261,7 @@ class OtlpExporter:
             outcome = Outcome(taken=False, reason=f"{type(error).__name__}: {error}")
         self._tried_s = 0.0
         self._nobody_there = not outcome.answered
+        self._heard |= outcome.answered
         return outcome
 
     def _pause(self, outcome: Outcome, backoff_s: float) -> None:
@@ -282,13 +285,16 @@ def _parts(traces: Sequence[Trace], most: int) -> Iterator[list[Trace]]:
 
 def _sender(endpoint: str, protocol: str, settings: Settings) -> Sender:
     """What speaks the protocol; gRPC is imported by those alone who want it."""
-    if protocol == GRPC:
-        from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
+    try:
+        if protocol == GRPC:
+            from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
 
-        return GrpcSender(endpoint, settings)
-    from spectrace_exporters._http import HttpSender  # noqa: PLC0415 - likewise
+            return GrpcSender(endpoint, settings)
+        from spectrace_exporters._http import HttpSender  # noqa: PLC0415 - likewise
 
-    return HttpSender(endpoint, protocol, settings)
+        return HttpSender(endpoint, protocol, settings)
+    except (ValueError, RuntimeError) as error:  # what it makes of a variable
+        raise SpectraceError(f"OTLP cannot be sent to {endpoint}: {error}", exit_code=2) from error
 
 
 def _silence_libraries() -> None:

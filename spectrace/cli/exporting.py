@@ -100,7 +100,7 @@ class ExporterTap:
 def exporting(
     name: str, target: str | None, run: Run, note: Callable[[str], None], **options: Any
 ) -> Iterator[ExporterTap]:
-    """An exporter that is closed at the end, within a second.
+    """An exporter that is closed at the end, within a few seconds.
 
     Args:
         name: Of the format, as the entry point.

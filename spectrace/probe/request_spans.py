@@ -49,8 +49,8 @@ def span_of(request: Any) -> str:
     root = getattr(context, "root_span_context", None)
     for value in root.values() if isinstance(root, dict) else ():
         get = getattr(value, "get_span_context", None)
-        if get is not None:
-            found = get()
-            if found.trace_id and found.span_id:
-                return f"{found.trace_id:032x}-{found.span_id:016x}"
+        found = get() if get is not None else None
+        trace_id, span_id = getattr(found, "trace_id", 0), getattr(found, "span_id", 0)
+        if trace_id and span_id and isinstance(trace_id, int) and isinstance(span_id, int):
+            return f"{trace_id:032x}-{span_id:016x}"
     return ""
