@@ -35,11 +35,14 @@ tools-setup: setup
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq gdb >/dev/null; }
 	$(BIN)/python tests/newest_python.py
 
-# A third party that stores spans, to see what it makes of ours.
+# A third party that stores spans, to see what it makes of ours; and what the real server needs to
+# trace its requests itself, apart from its environment.
 peers-setup: .run/peers/.ready
 .run/peers/.ready: | setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .run/peers --ignore-scripts --no-audit \
 		--no-fund --silent autotel-devtools@27.1.0
+	$(BIN)/pip install --quiet --target .run/server-otel --upgrade opentelemetry-sdk \
+		opentelemetry-exporter-otlp-proto-grpc opentelemetry-exporter-otlp-proto-http 2>/dev/null
 	touch $@
 
 browser-setup:

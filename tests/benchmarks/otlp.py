@@ -7,13 +7,16 @@ and exporter to a collector in another process that counts them, by `--protocol`
 `cpu_share_full`: CPU time of that process by the time that passed, while the ranks make 90
 cycles/s and every one is sent; `cpu_share_sampled` with one cycle in 10; `cpu_share_reading`
 with no exporter at all, to tell what reading takes of these. `spans_per_cycle` says how
-large the cycles are, `lost_spans` must be 0.
+large the cycles are, `lost_spans` must be 0. `exit_dead_s`: from Ctrl-C to the end of `spectrace
+attach`, where nobody listens, the longest of five.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spectrace_exporters.otlp import OtlpExporter
 
+from tests.helpers.command import start
 from tests.helpers.ring_source import (
     ROOT,
     SPANS_OF_A_RANK,
@@ -35,6 +39,7 @@ from tests.helpers.ring_source import (
     paced,
     write_cycle,
 )
+from tests.helpers.simulated_server import SimulatedServer
 
 RANKS = 8
 SPANS = 1 + RANKS * SPANS_OF_A_RANK
@@ -44,8 +49,19 @@ POLL_S = 0.05  # as the command does
 FULL_CYCLES = 1500
 WARM_UP_S = 3.0
 PACED_S = 15.0
+LEAVINGS = 5
 TIMEOUT_S = 120.0
-AIMS = {"out_spans_per_s": 20_000, "cpu_share_full": 0.70, "cpu_share_sampled": 0.12}
+AIMS = {
+    "out_spans_per_s": 20_000,
+    "cpu_share_full": 0.70,
+    "cpu_share_sampled": 0.12,
+    "exit_dead_s": 1.0,
+}
+    "out_spans_per_s": 20_000,
+    "cpu_share_full": 0.70,
+    "cpu_share_sampled": 0.12,
+    "exit_dead_s": 1.0,
+}
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where real rings are
 
 Found = dict[str, Any]
@@ -77,7 +93,7 @@ def throughput(protocol: str, cycles: int) -> Found:
                 time.sleep(POLL_S)
                 assert time.perf_counter() - began_s < TIMEOUT_S, exporter.stats
             seconds = time.perf_counter() - began_s
-            stats = exporter.close()
+            stats = exporter.close(TIMEOUT_S)
     return {
         "out_spans_per_s": round(stats.sent_spans / seconds),
         "lost_spans": stats.lost_spans,
@@ -115,7 +131,7 @@ def cpu_share(protocol: str, every: int | None) -> float:
         began_s, cpu_s = time.perf_counter(), time.process_time()
         cycles = follow(PACED_S)
         share = (time.process_time() - cpu_s) / (time.perf_counter() - began_s)
-        lost = exporter.close().lost_spans
+        lost = exporter.close(TIMEOUT_S).lost_spans
     assert lost == 0
     assert cycles > PACED_S * CYCLES_PER_S * 0.9, f"only {cycles} cycles came"
     return share
@@ -128,12 +144,29 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
+def leaving(protocol: str) -> float:
+    """How long the command takes to end after Ctrl-C, in s, where nobody takes its cycles."""
+    with tempfile.TemporaryDirectory() as path, SimulatedServer(Path(path), "TP0") as server:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        sends = ["--otlp-endpoint", dead, "--otlp-protocol", protocol]
+        process = start("attach", str(server.pid), "--json", "--no-page", *sends)
+        assert process.stdout is not None
+        for _ in range(3):  # a report each second
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        began_s = time.perf_counter()
+        process.communicate(timeout=TIMEOUT_S)
+        return time.perf_counter() - began_s
+
+
 def sending(protocol: str) -> Found:
     """All figures of the way out."""
     found = throughput(protocol, FULL_CYCLES)
     found["cpu_share_full"] = round(cpu_share(protocol, 1), 3)
     found["cpu_share_sampled"] = round(cpu_share(protocol, SAMPLE_EVERY), 3)
     found["cpu_share_reading"] = round(cpu_share(protocol, None), 3)
+    found["exit_dead_s"] = round(max(leaving(protocol) for _ in range(LEAVINGS)), 2)
     return found
 
 

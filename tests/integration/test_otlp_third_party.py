@@ -1,4 +1,4 @@
-"""A backend that others wrote stores our spans and gives them back: names, parents, times, links."""
+"""A backend of others stores our spans and gives them back: names, parents, times, links."""
 
 from __future__ import annotations
 
