@@ -77,4 +77,4 @@ class HttpSender:
 
     def close(self) -> None:
         """Lets go of the connection."""
-        self._client.shutdown()
+        self._session.close()

@@ -44,7 +44,7 @@ class Sender(Protocol):
         """Tries once."""
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Lets go of the connection; may be called again, and from any thread."""
 
 
 class OtlpExporter:
@@ -175,9 +175,12 @@ class OtlpExporter:
             self._counts.freeze()
 
     def _work(self) -> None:
-        while self._await_cycles():
-            while cycles := self._take():
-                self._deliver(cycles)
+        try:
+            while self._await_cycles():
+                while cycles := self._take():
+                    self._deliver(cycles)
+        finally:
+            self._sender.close()  # again: a try that was under way may have connected anew
 
     def _await_cycles(self) -> bool:
         """Waits until there is something to send; False when there never will be."""

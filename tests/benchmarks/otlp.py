@@ -57,11 +57,6 @@ AIMS = {
     "cpu_share_sampled": 0.12,
     "exit_dead_s": 1.0,
 }
-    "out_spans_per_s": 20_000,
-    "cpu_share_full": 0.70,
-    "cpu_share_sampled": 0.12,
-    "exit_dead_s": 1.0,
-}
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where real rings are
 
 Found = dict[str, Any]
