@@ -7,7 +7,7 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix ui
 UI := $(shell find ui/src -type f) $(wildcard ui/*.json ui/*.jsonc ui/*.html ui/*.ts)
 APT := $(shell [ "$$(id -u)" = 0 ] || echo sudo) apt-get
 
-.PHONY: setup server-setup tools-setup browser-setup page check ui-check test soak bench demo demo-check
+.PHONY: setup server-setup tools-setup browser-setup page peers-setup check ui-check test soak bench demo demo-check
 .PHONY: screenshots clean
 
 setup: .venv/.ready
@@ -35,6 +35,16 @@ tools-setup: setup
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq gdb >/dev/null; }
 	$(BIN)/python tests/newest_python.py
 
+# A third party that stores spans, to see what it makes of ours; and what the real server needs to
+# trace its requests itself, apart from its environment.
+peers-setup: .run/peers/.ready
+.run/peers/.ready: | setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .run/peers --ignore-scripts --no-audit \
+		--no-fund --silent autotel-devtools@27.1.0
+	$(BIN)/pip install --quiet --target .run/server-otel --upgrade opentelemetry-sdk \
+		opentelemetry-exporter-otlp-proto-grpc opentelemetry-exporter-otlp-proto-http 2>/dev/null
+	touch $@
+
 browser-setup:
 	command -v chromium >/dev/null || { $(APT) update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; }
@@ -48,7 +58,7 @@ ui-check: ui/node_modules/.ready
 	$(NPM) run check --silent
 	$(NPM) test --silent
 
-test: check page server-setup tools-setup browser-setup
+test: check page server-setup tools-setup peers-setup browser-setup
 	$(BIN)/pytest
 
 soak: page server-setup tools-setup
@@ -57,8 +67,9 @@ soak: page server-setup tools-setup
 bench: server-setup tools-setup
 	for script in tests/benchmarks/*.py; do $(BIN)/python $$script --json || exit 1; done
 
+# With OTLP=http://HOST:PORT the cycles go there too, as to a Jaeger.
 demo: page server-setup
-	$(BIN)/python examples/sglang_cpu/demo.py
+	$(BIN)/python examples/sglang_cpu/demo.py $(if $(OTLP),--otlp-endpoint $(OTLP))
 
 demo-check: server-setup
 	$(BIN)/python examples/sglang_cpu/demo.py --check

@@ -106,6 +106,8 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
         overshoot: The request was already finished or retracted when its result was
             processed, so that the server counted nothing.
         health_check: The request is the server's own health probe.
+        span: The server's own span of the request where it traces requests itself: trace id
+            and span id, 32 and 16 lower-case hexadecimal digits with a hyphen between them.
     """
 
     request_id: str
@@ -113,6 +115,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     overshoot: bool = False
     health_check: bool = False
+    span: str | None = None
 
     @property
     def counts(self) -> bool:

@@ -43,18 +43,20 @@ TABLES = ("cycles", "ranks", "phases", "requests")
 
 
 class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the cycles that an exporter was given.
+    """What became of the cycles that an exporter was given, and of their spans.
 
-    A cycle that is amended after it was sent is sent, and counted, again.
+    A cycle that is amended after it was sent is sent, and counted, again. A cycle counts as
+    failed or dropped where not all of its spans were taken. Counts of spans are exact.
 
     Attributes:
         sent_cycles: Cycles that the other side took.
-        sent_spans: Their spans.
-        rejected_spans: Of these, spans that the other side took and then said it did not store.
+        sent_spans: Spans that the other side took.
+        rejected_spans: Of these, spans that the other side then said it did not store.
         failed_cycles: Cycles that the other side did not take.
-        failed_spans: Their spans.
-        dropped_cycles: Cycles that were never sent: too many waited, or there was no time left.
-        dropped_spans: Their spans, as estimated.
+        failed_spans: Spans likewise.
+        dropped_cycles: Cycles that were given up: too many waited, or there was no time left.
+        dropped_spans: Their spans.
+        unsampled_cycles: Cycles that sampling left out; they are no loss.
         last_error: What last went wrong, empty if nothing did.
     """
 
@@ -65,6 +67,7 @@ class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
     failed_spans: int = 0
     dropped_cycles: int = 0
     dropped_spans: int = 0
+    unsampled_cycles: int = 0
     last_error: str = ""
 
     @property
@@ -72,13 +75,19 @@ class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
         """Cycles that did not arrive."""
         return self.failed_cycles + self.dropped_cycles
 
+    @property
+    def lost_spans(self) -> int:
+        """Spans that are not stored on the other side, as far as it tells."""
+        return self.failed_spans + self.dropped_spans + self.rejected_spans
+
     def loss(self) -> str:
         """One sentence on what did not arrive, empty if everything did."""
-        if not self.lost_cycles and not self.rejected_spans:
+        if not self.lost_cycles and not self.lost_spans:
             return ""
         counts = (
-            f"{self.lost_cycles} cycles did not arrive ({self.failed_cycles} failed, "
-            f"{self.dropped_cycles} were not sent) and {self.rejected_spans} spans were rejected"
+            f"{self.lost_spans} spans are lost: {self.failed_spans} failed, "
+            f"{self.dropped_spans} were not sent, {self.rejected_spans} were rejected; "
+            f"{self.lost_cycles} cycles did not arrive"
         )
         return f"{counts}. Last error: {self.last_error}" if self.last_error else f"{counts}."
 
@@ -99,8 +108,8 @@ class Exporter(Protocol):
     def stats(self) -> ExportStats:
         """What became of the cycles so far."""
 
-    def close(self, timeout_s: float = 1.0) -> ExportStats:
-        """Sends what waits and gives up what is not gone after `timeout_s` seconds.
+    def close(self) -> ExportStats:
+        """Sends what waits, and gives up what is not gone soon.
 
         Returns:
             The final counts.

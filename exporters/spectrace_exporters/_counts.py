@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import re
 import threading
-from collections.abc import Sequence
 
 import requests
 from msgspec.structs import replace
 
-from spectrace.model import Cycle
-from spectrace.otlp.encode import span_count
 from spectrace_exporters import ExportStats
-
-NO_ANSWER = "no answer"
-_SAYS_NO_WHY = re.compile("[Ss]hutdown")
+from spectrace_exporters._outcome import NO_ANSWER
 
 
 class Counts:
@@ -31,26 +24,27 @@ class Counts:
         """The counts so far."""
         return self._stats
 
-    def drop(self, cycles: Sequence[Cycle]) -> None:
+    def drop(self, cycles: int, spans: int) -> None:
         """Cycles were given up before they were sent."""
-        self._add(dropped_cycles=len(cycles), dropped_spans=sum(map(span_count, cycles)))
+        self._add(dropped_cycles=cycles, dropped_spans=spans)
 
-    def settle(self, cycles: int, spans: int, *, sent: bool) -> None:
+    def leave_out(self, cycles: int) -> None:
+        """Sampling left cycles out."""
+        self._add(unsampled_cycles=cycles)
+
+    def settle(self, cycles: int, *, sent: bool) -> None:
         """Cycles were sent, or tried in vain."""
-        if sent:
-            self._add(sent_cycles=cycles, sent_spans=spans)
-        else:
-            self._add(failed_cycles=cycles, failed_spans=spans)
+        self._add(**{"sent_cycles" if sent else "failed_cycles": cycles})
 
-    def reject(self, spans: int, reason: str) -> None:
-        """The other side took spans and did not store them."""
-        self._add(rejected_spans=spans)
-        self.note(reason)
+    def settle_spans(self, spans: int, *, sent: bool, rejected: int = 0) -> None:
+        """Spans were taken, some of which were rejected then, or were tried in vain."""
+        name = "sent_spans" if sent else "failed_spans"
+        self._add(**{name: spans, "rejected_spans": rejected})
 
     def note(self, error: str) -> None:
         """Something went wrong."""
         with self._lock:
-            if not self._frozen:
+            if error and not self._frozen:
                 self._stats = replace(self._stats, last_error=error)
 
     def freeze(self) -> None:
@@ -65,28 +59,9 @@ class Counts:
                 self._stats = replace(self._stats, **sums)
 
 
-class ErrorsOfThisThread(logging.Handler):
-    """Keeps what a library logs on the thread that made this, instead of showing it.
-
-    Args:
-        counts: Where it is kept.
-    """
-
-    def __init__(self, counts: Counts) -> None:
-        super().__init__(logging.WARNING)
-        self._counts = counts
-        self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the message as the last error, unless it only says that there was one."""
-        if record.thread == self._thread and not _SAYS_NO_WHY.search(record.msg):
-            errors = [one for one in record.args or () if isinstance(one, Exception)]
-            self._counts.note(why(errors[0]) if errors else record.getMessage())
-
-
-def why(error: BaseException) -> str:
+def why(error: BaseException | None) -> str:
     """The reason at the bottom of an error of `requests`, such as "connection refused"."""
-    if isinstance(error, requests.Timeout):
+    if error is None or isinstance(error, requests.Timeout):
         return NO_ANSWER
     inner: BaseException | None = error
     while inner is not None:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from spectrace.model import Cycle
-from spectrace.otlp.encode import span_count
+from spectrace.otlp.shape import span_count
 
 _Key = tuple[str, str, int]
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A cycle that waits.
+
+    Attributes:
+        cycle: The cycle.
+        spans: As how many spans it is written.
+        since_s: Since when its first form waits, in s.
+    """
+
+    cycle: Cycle
+    spans: int
+    since_s: float
 
 
 class WaitingCycles:
@@ -13,24 +29,30 @@ class WaitingCycles:
 
     A cycle without results (`requests` is None) is held for a while, because with the
     overlap scheduler they come one cycle later: so it is normally sent once. When the queue
-    is full the oldest cycle goes, as what happens now is what people look at.
+    is full the oldest cycles go, as what happens now is what people look at.
 
     Args:
         hold_s: So long a cycle waits for its results, in s.
-        max_cycles: So many cycles wait at most.
+        max_spans: So many spans wait at most; a cycle that has more is not taken.
     """
 
-    def __init__(self, hold_s: float, max_cycles: int) -> None:
+    def __init__(self, hold_s: float, max_spans: int) -> None:
         self._hold_s = hold_s
-        self._max_cycles = max_cycles
-        self._held: dict[_Key, tuple[Cycle, float]] = {}
-        self._ready: dict[_Key, Cycle] = {}
+        self._max_spans = max_spans
+        self._spans = 0
+        self._held: dict[_Key, Waiting] = {}
+        self._ready: dict[_Key, Waiting] = {}
 
     def __len__(self) -> int:
         """How many cycles wait."""
         return len(self._held) + len(self._ready)
 
-    def put(self, cycle: Cycle, now_s: float) -> Cycle | None:
+    @property
+    def spans(self) -> int:
+        """How many spans wait."""
+        return self._spans
+
+    def put(self, cycle: Cycle, now_s: float) -> list[Waiting]:
         """Adds a cycle, in the place of an earlier form of it.
 
         Args:
@@ -38,18 +60,24 @@ class WaitingCycles:
             now_s: Any clock that never goes back, in s.
 
         Returns:
-            The cycle that had to go for it, None if there was room.
+            The cycles that had to go for it.
         """
         key = (cycle.run_id, cycle.group, cycle.number)
+        before = self._held.get(key) or self._ready.get(key)
+        since_s = now_s if before is None else before.since_s
+        waiting = Waiting(cycle, span_count(cycle), since_s)
+        self._spans += waiting.spans - (before.spans if before else 0)
         if cycle.requests is None and key not in self._ready:
-            _, since_s = self._held.get(key, (cycle, now_s))
-            self._held[key] = (cycle, since_s)
+            self._held[key] = waiting
         else:
             self._held.pop(key, None)
-            self._ready[key] = cycle
-        return self._drop() if len(self) > self._max_cycles else None
+            self._ready[key] = waiting
+        gone = []
+        while self._spans > self._max_spans:
+            gone.append(self._drop())
+        return gone
 
-    def take(self, now_s: float, max_spans: int, *, everything: bool = False) -> list[Cycle]:
+    def take(self, now_s: float, max_spans: int, *, everything: bool = False) -> list[Waiting]:
         """Removes the oldest cycles that need not wait any longer.
 
         Args:
@@ -58,33 +86,35 @@ class WaitingCycles:
             everything: Hold nothing back.
         """
         self._release(float("inf") if everything else now_s - self._hold_s)
-        taken: list[Cycle] = []
+        taken: list[Waiting] = []
         spans = 0
         while self._ready:
-            key, cycle = next(iter(self._ready.items()))
-            spans += span_count(cycle)
+            key, waiting = next(iter(self._ready.items()))
+            spans += waiting.spans
             if taken and spans > max_spans:
                 break
             taken.append(self._ready.pop(key))
+            self._spans -= waiting.spans
         return taken
 
-    def drain(self) -> list[Cycle]:
+    def drain(self) -> list[Waiting]:
         """Removes all cycles, the oldest first."""
         self._release(float("inf"))
         rest = list(self._ready.values())
         self._ready.clear()
+        self._spans = 0
         return rest
 
     def _release(self, until_s: float) -> None:
         """Makes ready what is held since `until_s` or longer."""
         while self._held:
-            key, (cycle, since_s) = next(iter(self._held.items()))
-            if since_s > until_s:
+            key, waiting = next(iter(self._held.items()))
+            if waiting.since_s > until_s:
                 return
-            del self._held[key]
-            self._ready[key] = cycle
+            self._ready[key] = self._held.pop(key)
 
-    def _drop(self) -> Cycle:
-        if self._ready:
-            return self._ready.pop(next(iter(self._ready)))
-        return self._held.pop(next(iter(self._held)))[0]
+    def _drop(self) -> Waiting:
+        queue = self._ready or self._held
+        waiting = queue.pop(next(iter(queue)))
+        self._spans -= waiting.spans
+        return waiting

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext
 from opentelemetry.util.types import Attributes
 
 from spectrace.otlp import names
@@ -77,15 +78,16 @@ def _span(span: ReadableSpan, process_id: str) -> dict[str, Any]:
 
 
 def _references(span: ReadableSpan) -> list[dict[str, str]]:
-    if span.parent is None:
-        return []
-    return [
-        {
-            "refType": "CHILD_OF",
-            "traceID": f"{span.parent.trace_id:032x}",
-            "spanID": f"{span.parent.span_id:016x}",
-        }
-    ]
+    parents = [] if span.parent is None else [_reference("CHILD_OF", span.parent)]
+    return parents + [_reference("FOLLOWS_FROM", link.context) for link in span.links]
+
+
+def _reference(kind: str, context: SpanContext) -> dict[str, str]:
+    return {
+        "refType": kind,
+        "traceID": f"{context.trace_id:032x}",
+        "spanID": f"{context.span_id:016x}",
+    }
 
 
 def _tags(attributes: Attributes) -> list[dict[str, Any]]:

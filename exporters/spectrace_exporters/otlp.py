@@ -4,72 +4,108 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-import requests
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
-
+from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
-from spectrace.otlp.encode import Encoder
+from spectrace.otlp.shape import Trace, trace_of
 from spectrace_exporters import ExportStats
-from spectrace_exporters._counts import NO_ANSWER, Counts, ErrorsOfThisThread
-from spectrace_exporters._endpoint import is_loopback, traces_endpoint
-from spectrace_exporters._waiting import WaitingCycles
+from spectrace_exporters._counts import Counts
+from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
+from spectrace_exporters._outcome import NO_ANSWER, Outcome
+from spectrace_exporters._sampling import Sampler, Sampling
+from spectrace_exporters._settings import Settings, read_settings, switched_off
+from spectrace_exporters._waiting import Waiting, WaitingCycles
 
-MAX_BATCH_SPANS = 512
-"""So many spans go into one request."""
+MAX_BATCH_SPANS = Settings().batch_spans
+"""So many spans go into one request, unless the environment says otherwise."""
 
-_DEFAULT_SERVICE = "spectrace"
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_REDIRECTS = 300
-_NO_SUCCESS = 400
-_LOGGER = logging.getLogger("opentelemetry")
+_STUCK_S = 0.3  # at the end nobody waits longer for an endpoint that has given no answer yet
+_FIRST_BACKOFF_S = 0.5
+_LAST_BACKOFF_S = 8.0
+_LONGEST_WAIT_S = 60.0  # whatever the other side asks for
+_JITTER = 0.2  # so that many senders do not come back together
+_POLL_S = 0.02
+_ENDED_S = 0.1
+
+
+class Sender(Protocol):
+    """What speaks one of the protocols."""
+
+    def encode(self, run: Run, traces: Sequence[Trace], /) -> Any:
+        """A request."""
+
+    def send(self, request: Any, /) -> Outcome:
+        """Tries once."""
+
+    def close(self) -> None:
+        """Lets go of the connection; may be called again, and from any thread."""
 
 
 class OtlpExporter:
     """Sends the cycles of one run, from a thread of its own in spectrace's own process.
 
+    A request that may be tried again is, until the time that OTEL_BSP_EXPORT_TIMEOUT gives has
+    passed. Meanwhile cycles wait, up to a bound, and then the oldest are dropped and counted.
+
     Args:
         endpoint: URL, see `_endpoint.traces_endpoint`; None leaves it to the environment.
-            The official exporter reads the other OTEL_EXPORTER_OTLP_* variables (headers,
-            timeout, compression, certificates); OTEL_SERVICE_NAME and
-            OTEL_RESOURCE_ATTRIBUTES are read here.
+            `_settings` and the official exporters read the other OTEL_* variables.
         run: The run; assign `run` anew when more of it is known.
+        protocol: One of `_endpoint.PROTOCOLS`; None leaves it to the environment.
+        sample_every: Cycles whose number it divides are sent; None for what the environment
+            says, or for none but the slow ones where these are asked for.
+        slow_s: Cycles that take so long, in s, are sent whatever their number.
+        slow_quantile: And those that take longer than this part of the last of their kind.
         hold_s: So long a cycle waits for its results, in s.
-        interval_s: So long cycles are gathered before a request, in s.
-        max_cycles: So many cycles wait at most; then the oldest are dropped and counted.
+        interval_s: So long cycles are gathered before a request, in s, like the next one None
+            for what the environment says.
+        max_spans: So many spans wait at most; then the oldest cycles are dropped and counted.
+
+    Attributes:
+        endpoint: The URL.
+        notices: Sentences on what of the environment could not be followed.
 
     Raises:
         SpectraceError: The endpoint is no http URL, or the environment wants another protocol.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part that a person or a test may choose
         self,
         endpoint: str | None,
         run: Run,
         *,
+        protocol: str | None = None,
+        sample_every: int | None = None,
+        slow_s: float | None = None,
+        slow_quantile: float | None = None,
         hold_s: float = 2.0,
-        interval_s: float = 0.2,
-        max_cycles: int = 4096,
+        interval_s: float | None = None,
+        max_spans: int | None = None,
     ) -> None:
-        self.endpoint = traces_endpoint(endpoint, os.environ)
+        _silence_libraries()
+        settings = read_settings(os.environ)
+        spoken = protocol_of(protocol, os.environ)
+        off = "" if endpoint else switched_off(os.environ)
+        self.endpoint = traces_endpoint(endpoint, os.environ, spoken)
+        self.notices = (off,) if off else settings.notices
         self.run = run
         self._counts = Counts()
-        self._interval_s = interval_s
-        _silence_libraries()
-        self._encoder = _encoder()
-        self._official = _official_exporter(self.endpoint, self._counts)
-        self._waiting = WaitingCycles(hold_s, max_cycles)
-        self._in_flight: list[Cycle] = []
+        self._settings = settings
+        self._interval_s = settings.interval_s if interval_s is None else interval_s
+        sampling = Sampling.of(sample_every, slow_s, slow_quantile) or settings.sampling
+        self._sampler = Sampler(Sampling(every=0) if off else sampling)
+        self._waiting = WaitingCycles(hold_s, max_spans or settings.queue_spans)
+        self._sender = _sender(self.endpoint, spoken, settings)
+        self._in_flight = 0, 0  # cycles and spans taken, and not settled
+        self._tried_s = 0.0  # when the try under way began, 0 if none is
+        self._nobody_there = False  # at the last try
+        self._heard = False  # of the other side, at any time
         self._news = threading.Condition()
         self._closing = threading.Event()
         self._over = threading.Event()
@@ -81,11 +117,15 @@ class OtlpExporter:
 
         After `close` they are neither taken nor counted.
         """
+        if self._closing.is_set():
+            return
+        chosen = [cycle for cycle in cycles if self._sampler.wants(cycle)]
+        self._counts.leave_out(len(cycles) - len(chosen))
         now_s = time.monotonic()
         with self._news:
             if not self._closing.is_set():
-                put = [self._waiting.put(cycle, now_s) for cycle in cycles]
-                self._counts.drop([gone for gone in put if gone is not None])
+                gone = [one for cycle in chosen for one in self._waiting.put(cycle, now_s)]
+                self._counts.drop(len(gone), sum(one.spans for one in gone))
                 self._news.notify()
 
     @property
@@ -93,46 +133,54 @@ class OtlpExporter:
         """What became of the cycles so far."""
         return self._counts.stats
 
-    def close(self, timeout_s: float = 1.0) -> ExportStats:
+    def close(self, timeout_s: float = 2.0) -> ExportStats:
         """Sends what waits and gives up what is not gone after `timeout_s` seconds.
+
+        Where nobody answers, or nobody ever did, it is given up in a fraction of a second.
 
         Returns:
             The final counts: what was given up is among the dropped.
         """
         if not self._over.is_set():
             deadline_s = time.monotonic() + timeout_s
-            self._finish(timeout_s * (1 - _GRACE))
+            self._finish(deadline_s - timeout_s * _GRACE)
             self._over.set()
-            # Ends its sleep between two tries.
-            self._official.shutdown()  # type: ignore[no-untyped-call]  # it has no types
-            self._worker.join(max(0.0, deadline_s - time.monotonic()))
+            self._sender.close()  # which ends what is under way, where the protocol can
+            self._worker.join(max(0.0, min(deadline_s - time.monotonic(), _ENDED_S)))
             self._give_up()
         return self.stats
 
-    def _finish(self, timeout_s: float) -> None:
-        """Lets the worker send what waits."""
+    def _finish(self, until_s: float) -> None:
+        """Lets the worker send what waits, as long as that has any prospect."""
+        self._nobody_there = False  # who waits to try again does so at once
         with self._news:
             self._closing.set()
             self._news.notify()
-        self._worker.join(timeout_s)
+        stuck_s = time.monotonic() + _STUCK_S
+        while self._worker.is_alive() and (now_s := time.monotonic()) < until_s:
+            tried_s = self._tried_s
+            stuck = not self._heard and tried_s and now_s > max(tried_s + _STUCK_S, stuck_s)
+            if self._nobody_there or stuck:
+                return
+            self._worker.join(_POLL_S)
 
     def _give_up(self) -> None:
         """Counts as dropped what is not known to have arrived."""
         with self._news:
-            if self._in_flight and not self.stats.last_error:
+            cycles, spans = self._in_flight
+            if cycles and not self.stats.last_error:
                 self._counts.note(NO_ANSWER)
-            self._counts.drop(self._in_flight + self._waiting.drain())
+            rest = self._waiting.drain()
+            self._counts.drop(cycles + len(rest), spans + sum(one.spans for one in rest))
             self._counts.freeze()
 
     def _work(self) -> None:
-        errors = ErrorsOfThisThread(self._counts)
-        _LOGGER.addHandler(errors)
         try:
             while self._await_cycles():
                 while cycles := self._take():
-                    self._send(cycles)
+                    self._deliver(cycles)
         finally:
-            _LOGGER.removeHandler(errors)
+            self._sender.close()  # again: a try that was under way may have connected anew
 
     def _await_cycles(self) -> bool:
         """Waits until there is something to send; False when there never will be."""
@@ -143,94 +191,118 @@ class OtlpExporter:
             done = self._closing.is_set() and not len(self._waiting)
             return not done and not self._over.is_set()
 
-    def _take(self) -> list[Cycle]:
+    def _take(self) -> list[Waiting]:
         with self._news:
             if self._over.is_set():
                 return []
-            self._in_flight = self._waiting.take(
-                time.monotonic(), MAX_BATCH_SPANS, everything=self._closing.is_set()
+            taken = self._waiting.take(
+                time.monotonic(), self._settings.batch_spans, everything=self._closing.is_set()
             )
-            return self._in_flight
+            self._in_flight = len(taken), sum(waiting.spans for waiting in taken)
+            return taken
 
-    def _send(self, cycles: list[Cycle]) -> None:
-        run = self.run
-        spans: list[ReadableSpan] = []
+    def _deliver(self, cycles: Sequence[Waiting]) -> None:
+        """Sends cycles in one request; a cycle alone may need several."""
         try:
-            spans = [span for cycle in cycles for span in self._encoder.spans(run, cycle)]
-            sent = all(self._export(chunk) for chunk in _chunks(spans))
-        except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
-            self._counts.note(f"{type(error).__name__}: {error}")
-            sent = False
-        if not sent and not self.stats.last_error:
-            self._counts.note(NO_ANSWER)
+            traces = [self._settings.limits.apply(trace_of(one.cycle)) for one in cycles]
+            requests = [
+                (self._sender.encode(self.run, part), sum(len(trace.spans) for trace in part))
+                for part in _parts(traces, self._settings.batch_spans)
+            ]
+        except Exception as error:  # noqa: BLE001  # the worker outlives whatever a cycle holds
+            self._deliver_singly(cycles, error)
+            return
+        outcomes = [self._deliver_request(request, spans) for request, spans in requests]
+        self._settle(len(cycles), sent=all(outcomes))
+
+    def _deliver_singly(self, cycles: Sequence[Waiting], error: Exception) -> None:
+        """One of the cycles cannot be encoded: the others can."""
+        if len(cycles) > 1:
+            for one in cycles:
+                self._deliver([one])
+            return
+        self._counts.note(f"{type(error).__name__}: {error}")
+        self._settle_spans(cycles[0].spans, Outcome(taken=False))
+        self._settle(1, sent=False)
+
+    def _deliver_request(self, request: Any, spans: int) -> bool:
+        outcome = self._try(request)
+        self._counts.note(outcome.reason)
+        self._settle_spans(spans, outcome)
+        return outcome.taken
+
+    def _settle_spans(self, spans: int, outcome: Outcome) -> None:
+        rejected = min(max(0, outcome.rejected), spans)  # the other side may say anything
         with self._news:
-            self._counts.settle(len(cycles), len(spans), sent=sent)
-            self._in_flight = []
+            self._counts.settle_spans(spans, sent=outcome.taken, rejected=rejected)
+            cycles, left = self._in_flight
+            self._in_flight = cycles, left - spans
 
-    def _export(self, spans: Sequence[ReadableSpan]) -> bool:
-        return self._official.export(spans) is SpanExportResult.SUCCESS
+    def _settle(self, cycles: int, *, sent: bool) -> None:
+        with self._news:
+            self._counts.settle(cycles, sent=sent)
+            left, spans = self._in_flight
+            self._in_flight = left - cycles, spans
+
+    def _try(self, request: Any) -> Outcome:
+        """Tries until somebody takes the request, refuses it for good, or it has taken too long."""
+        until_s = time.monotonic() + self._settings.patience_s
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            outcome = self._try_once(request)
+            if not outcome.again or self._over.is_set() or time.monotonic() > until_s:
+                return outcome
+            self._counts.note(outcome.reason)
+            self._pause(outcome, backoff_s)
+            backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
+
+    def _try_once(self, request: Any) -> Outcome:
+        self._tried_s = time.monotonic()
+        try:
+            outcome = self._sender.send(request)
+        except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
+            outcome = Outcome(taken=False, reason=f"{type(error).__name__}: {error}")
+        self._tried_s = 0.0
+        self._nobody_there = not outcome.answered
+        self._heard |= outcome.answered
+        return outcome
+
+    def _pause(self, outcome: Outcome, backoff_s: float) -> None:
+        """Waits for as long as the other side asks for, else no longer than until the end."""
+        if outcome.wait_s is not None:
+            self._over.wait(min(outcome.wait_s, _LONGEST_WAIT_S))
+            return
+        spread = 1 + _JITTER * (2 * random.random() - 1)  # noqa: S311 - no secret
+        (self._over if self._closing.is_set() else self._closing).wait(backoff_s * spread)
 
 
-def _chunks(spans: list[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
-    for start in range(0, len(spans), MAX_BATCH_SPANS):
-        yield spans[start : start + MAX_BATCH_SPANS]
+def _parts(traces: Sequence[Trace], most: int) -> Iterator[list[Trace]]:
+    """The traces together if they have at most `most` spans; of a longer one, its pieces."""
+    if sum(len(trace.spans) for trace in traces) <= most:
+        yield list(traces)
+        return
+    for trace in traces:
+        for start in range(0, len(trace.spans), most):
+            yield [Trace(trace.trace_id, trace.spans[start : start + most])]
+
+
+def _sender(endpoint: str, protocol: str, settings: Settings) -> Sender:
+    """What speaks the protocol; gRPC is imported by those alone who want it."""
+    try:
+        if protocol == GRPC:
+            from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
+
+            return GrpcSender(endpoint, settings)
+        from spectrace_exporters._http import HttpSender  # noqa: PLC0415 - likewise
+
+        return HttpSender(endpoint, protocol, settings)
+    except (ValueError, RuntimeError) as error:  # what it makes of a variable
+        raise SpectraceError(f"OTLP cannot be sent to {endpoint}: {error}", exit_code=2) from error
 
 
 def _silence_libraries() -> None:
     """Keeps what OpenTelemetry logs off the terminal; what matters is in the counts."""
-    _LOGGER.propagate = False
-    if not _LOGGER.handlers:
-        _LOGGER.addHandler(logging.NullHandler())
-
-
-def _encoder() -> Encoder:
-    """An encoder that obeys OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES."""
-    attributes = dict(OTELResourceDetector().detect().attributes or {})
-    service = str(attributes.pop(SERVICE_NAME, _DEFAULT_SERVICE))
-    return Encoder(service, attributes)
-
-
-def _official_exporter(endpoint: str, counts: Counts) -> OTLPSpanExporter:
-    """The official exporter, with an ear on answers: it does not read what they say.
-
-    A proxy of the environment does not get what is meant for this machine.
-    """
-    session = requests.Session()
-    session.trust_env = not is_loopback(endpoint)
-
-    def hear(response: requests.Response, *_: Any, **__: Any) -> None:
-        rejected, reason = _rejected(response)
-        if rejected:
-            counts.reject(rejected, reason)
-
-    session.hooks["response"].append(hear)
-    return OTLPSpanExporter(endpoint=endpoint, session=session)
-
-
-class _NoAnswerError(Exception):
-    """Somebody answered that is no OTLP receiver; raised within a request, it fails that."""
-
-
-def _rejected(response: requests.Response) -> tuple[int, str]:
-    """How many spans the other side did not store, and why.
-
-    Raises:
-        _NoAnswerError: It is a success, but not that of an OTLP receiver.
-    """
-    if response.status_code >= _NO_SUCCESS:
-        return 0, ""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    answer = ExportTraceServiceResponse()
-    try:
-        if response.status_code >= _REDIRECTS or kind.startswith("text/"):
-            raise DecodeError(kind)  # noqa: TRY301 - it reads as one that is no protobuf
-        if kind == "application/json":
-            json_format.Parse(response.content or b"{}", answer, ignore_unknown_fields=True)
-        else:
-            answer.ParseFromString(response.content)
-    except (DecodeError, json_format.ParseError):
-        raise _NoAnswerError(
-            f"the answer ({response.status_code}, {kind or 'no type'}) is not that of an OTLP "
-            "receiver: look at the address, and for a proxy"
-        ) from None
-    return answer.partial_success.rejected_spans, answer.partial_success.error_message
+    logger = logging.getLogger("opentelemetry")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())

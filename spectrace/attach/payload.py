@@ -23,6 +23,7 @@ PROBE_MODULES = (
     "clock",
     "timers",
     "ranges",
+    "request_spans",
     "recorder",
     "hooks",
     "engines.sglang",
@@ -31,9 +32,9 @@ PROBE_MODULES = (
     "tracer",
 )
 
-# Of no use to a server on a CPU without a tool, to one of a new release, or before the probe is
-# armed.
-LATE_MODULES = ("clock", "timers", "ranges", "engines.sglang_rows", "older")
+# Of no use to a server on a CPU without a tool, to one of a new release or that traces no requests,
+# or before the probe is armed.
+LATE_MODULES = ("clock", "timers", "ranges", "request_spans", "engines.sglang_rows", "older")
 
 ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text
 

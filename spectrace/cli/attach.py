@@ -15,6 +15,13 @@ from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.attach.ways import Method
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
+from spectrace.cli.otlp_options import (
+    OtlpEveryOption,
+    OtlpOption,
+    OtlpProtocolOption,
+    OtlpSlowOption,
+    otlp_of,
+)
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import (
     MAX_SIZE,
@@ -26,7 +33,7 @@ from spectrace.cli.page_options import (
     SampleEveryOption,
     StoreOption,
 )
-from spectrace.cli.report import Report
+from spectrace.cli.report import Exported, Report
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop, stop_on_signals, wait
 from spectrace.cli.trace_options import (
@@ -34,7 +41,6 @@ from spectrace.cli.trace_options import (
     JsonOption,
     MethodOption,
     NoPageOption,
-    OtlpOption,
     PidArgument,
     TakeControlOption,
     TimingOption,
@@ -50,7 +56,6 @@ from spectrace.server.traced import PageTap
 
 SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
-_FROM_ENVIRONMENT = "env"
 
 
 def screen_for(*, json: bool) -> Screen:
@@ -83,7 +88,7 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
     *,
     duration_s: float | None = None,
     page: str | None = None,
-    export_lost: Callable[[], int] | None = None,
+    exported: Callable[[], Exported] | None = None,
 ) -> int:
     """Traces a server and shows it.
 
@@ -94,7 +99,7 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
         stop: Ends it.
         duration_s: Ends it after so many seconds.
         page: Address of the page, where there is one; told once the probe is in.
-        export_lost: Cycles that an exporter could not deliver, where there is one.
+        exported: What became of what an exporter was given, where there is one.
 
     Returns:
         The exit code: 0, 1 where the probe could not be taken out or had failed, 3 where
@@ -107,7 +112,7 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
     with open_session(run) as session:
         if page is not None:
             screen.note(f"The page: {page}")
-        follower = Follower(session, screen, export_lost=export_lost)
+        follower = Follower(session, screen, exported=exported)
         return exit_code(follower.follow(stop, duration_s))
 
 
@@ -154,10 +159,10 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
     taps: list[Tap] = []
     exporter = page = None
     with ExitStack() as opened:
-        if wanted.otlp_endpoint is not None:
-            named = wanted.otlp_endpoint
-            target = None if named == _FROM_ENVIRONMENT else named
-            exporter = opened.enter_context(exporting("otlp", target, run, screen.note))
+        if wanted.otlp is not None:
+            exporter = opened.enter_context(
+                exporting("otlp", wanted.otlp.target, run, screen.note, **wanted.otlp.options)
+            )
             taps.append(exporter)
         if not wanted.no_page:
             kept = open_page(
@@ -180,7 +185,7 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
                 stop,
                 duration_s=wanted.duration_s,
                 page=page,
-                export_lost=exporter.lost if exporter else None,
+                exported=exporter.exported if exporter else None,
             )
 
         yield follow
@@ -202,6 +207,9 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
     otlp_endpoint: OtlpOption = None,
+    otlp_protocol: OtlpProtocolOption = None,
+    otlp_every: OtlpEveryOption = None,
+    otlp_slow: OtlpSlowOption = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
     wanted = Wanted(
@@ -213,7 +221,7 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         retain,
         max_size,
         store,
-        otlp_endpoint,
+        otlp_of(otlp_endpoint, otlp_protocol, otlp_every, otlp_slow),
     )
     screen = screen_for(json=json)
     with stop_on_signals() as stop:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spectrace.attach.session import End, SessionFacts, Stall
+from spectrace.cli.report import Exported
 from spectrace.cli.watched import Watched
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
@@ -40,7 +41,7 @@ class Exporter(Protocol):
     def add(self, cycles: Sequence[Cycle]) -> None:
         """Takes cycles; returns at once."""
 
-    def close(self, timeout_s: float = 1.0) -> Stats:
+    def close(self) -> Stats:
         """Sends what waits and gives up what is not gone in time."""
 
 
@@ -74,6 +75,12 @@ class ExporterTap:
         """Cycles that did not arrive so far."""
         return self._exporter.stats.lost_cycles
 
+    def exported(self) -> Exported:
+        """What became of the cycles so far, as far as the exporter counts it."""
+        stats = self._exporter.stats
+        names = [name for name in Exported.__struct_fields__ if hasattr(stats, name)]
+        return Exported(**{name: getattr(stats, name) for name in names})
+
     def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
         """Tells the exporter what more is known of the run."""
         del facts, stalls
@@ -91,21 +98,24 @@ class ExporterTap:
 
 @contextmanager
 def exporting(
-    name: str, target: str | None, run: Run, note: Callable[[str], None]
+    name: str, target: str | None, run: Run, note: Callable[[str], None], **options: Any
 ) -> Iterator[ExporterTap]:
-    """An exporter that is closed at the end, within a second.
+    """An exporter that is closed at the end, within a few seconds.
 
     Args:
         name: Of the format, as the entry point.
         target: Where the cycles go; None for what the environment says.
         run: What is known of the run so far.
-        note: Takes the sentence on what did not arrive.
+        note: Takes sentences: on what could not be followed, on what did not arrive.
+        options: What else the exporter is told.
 
     Raises:
         SpectraceError: There is no such exporter, or the target cannot be one.
     """
-    exporter = _factory(name)(target, run)
+    exporter = _factory(name)(target, run, **options)
     tap = ExporterTap(exporter)
+    for notice in getattr(exporter, "notices", ()):
+        note(notice)
     try:
         yield tap
     finally:
@@ -114,8 +124,8 @@ def exporting(
             note(f"To {target or tap.endpoint}: {loss}")
 
 
-def _factory(name: str) -> Callable[[str | None, Run], Exporter]:
-    factory: Callable[[str | None, Run], Exporter] = loaded(name)
+def _factory(name: str) -> Callable[..., Exporter]:
+    factory: Callable[..., Exporter] = loaded(name)
     return factory
 
 

@@ -6,7 +6,7 @@ from spectrace.analysis.summary import Summary
 from spectrace.attach.pulse import Activity
 from spectrace.attach.session import SessionFacts, Stall, controller_of, standing_still
 from spectrace.cli import numbers
-from spectrace.cli.report import Removal, Report
+from spectrace.cli.report import Exported, Removal, Report
 from spectrace.model import TimingMode
 
 _MODES = {
@@ -87,6 +87,8 @@ def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:
     if summary.overshoot_rows:
         rows.append(("overshoot", f"{numbers.count(summary.overshoot_rows)} rows left out"))
     rows.append(("lost", _lost(report)))
+    if report.exported is not None:
+        rows.append(("sent on", _sent(report.exported)))
     if summary.cycles:
         rows.append(("tracing cost", tracing_cost(summary)))
     if facts.timing and summary.cycles and TimingMode.DEVICE not in summary.modes:
@@ -131,6 +133,18 @@ def _lost(report: Report) -> str:
         (report.export_lost or 0, "cycles not exported"),
     )
     return ", ".join(f"{numbers.count(lost)} {what}" for lost, what in losses if lost) or "0"
+
+
+def _sent(exported: Exported) -> str:
+    parts = [f"{numbers.count(exported.sent_spans)} spans"]
+    if exported.lost_spans:
+        error = f": {exported.last_error}" if exported.last_error else ""
+        parts.append(f"{numbers.count(exported.lost_spans)} lost{error}")
+    elif exported.last_error:
+        parts.append(exported.last_error)
+    if exported.unsampled_cycles:
+        parts.append(f"{numbers.count(exported.unsampled_cycles)} cycles left out by sampling")
+    return ", ".join(parts)
 
 
 def _skipped(facts: SessionFacts) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from spectrace.analysis.summary import Summary
 from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, SessionFacts, Stall
-from spectrace.cli.report import Removal, Report, removal_of
+from spectrace.cli.report import Exported, Removal, Report, removal_of
 from spectrace.cli.screens import Screen
 from spectrace.cli.stopping import Stop
 from spectrace.cli.window import CycleWindow
@@ -74,7 +74,7 @@ class Follower:
         session: The session, already attached.
         screen: Where reports go.
         clock: The time.
-        export_lost: Cycles that an exporter could not deliver, where there is one.
+        exported: What became of what an exporter was given, where there is one.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class Follower:
         screen: Screen,
         clock: Clock | None = None,
         *,
-        export_lost: Callable[[], int] | None = None,
+        exported: Callable[[], Exported] | None = None,
     ) -> None:
         self._session = session
         self._screen = screen
         self._clock = clock or Clock()
-        self._export_lost = export_lost
+        self._exported = exported
         self._start_ns = self._clock.now_ns()
         self._window = CycleWindow(self._start_ns)
         self._told_stall = False  # as far as it was known
@@ -168,6 +168,7 @@ class Follower:
 
     def _report(self, summary: Summary) -> Report:
         run = self._session.run
+        exported = self._exported() if self._exported else None
         return Report(
             final=False,
             unix_ns=run.unix_ns(self._clock.now_ns()),
@@ -176,7 +177,8 @@ class Follower:
             session=_with_the_dead(self._session.facts()),
             stall=tuple(self._session.stall()),
             summary=summary,
-            export_lost=self._export_lost() if self._export_lost else None,
+            export_lost=exported.lost_cycles if exported else None,
+            exported=exported,
         )
 
 

@@ -15,6 +15,13 @@ import typer
 from spectrace.attach.launched import Launched
 from spectrace.attach.ways import Method
 from spectrace.cli.attach import SERVER_DIED, screen_for, tracing
+from spectrace.cli.otlp_options import (
+    OtlpEveryOption,
+    OtlpOption,
+    OtlpProtocolOption,
+    OtlpSlowOption,
+    otlp_of,
+)
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -32,7 +39,6 @@ from spectrace.cli.trace_options import (
     JsonOption,
     MethodOption,
     NoPageOption,
-    OtlpOption,
     TimingOption,
     Wanted,
     options_of,
@@ -120,6 +126,9 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
     otlp_endpoint: OtlpOption = None,
+    otlp_protocol: OtlpProtocolOption = None,
+    otlp_every: OtlpEveryOption = None,
+    otlp_slow: OtlpSlowOption = None,
 ) -> None:
     """Start a server and trace it as soon as its ranks are there; Ctrl-C stops both."""
     wanted = Wanted(
@@ -131,7 +140,7 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
         retain,
         max_size,
         store,
-        otlp_endpoint,
+        otlp_of(otlp_endpoint, otlp_protocol, otlp_every, otlp_slow),
     )
     screen = screen_for(json=json)
     with stop_on_signals() as stop, output_of(server_log, screen) as output:

@@ -38,6 +38,26 @@ def removal_of(rank: str, out: TakenOut) -> Removal:
     )
 
 
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the cycles that an exporter was given.
+
+    Attributes:
+        sent_cycles: Cycles that arrived.
+        sent_spans: Spans that arrived.
+        lost_cycles: Cycles that did not.
+        lost_spans: Spans that did not, or that the other side then did not store.
+        unsampled_cycles: Cycles that sampling left out.
+        last_error: What last went wrong, empty if nothing did.
+    """
+
+    sent_cycles: int = 0
+    sent_spans: int = 0
+    lost_cycles: int = 0
+    lost_spans: int = 0
+    unsampled_cycles: int = 0
+    last_error: str = ""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown, or written as one JSON object.
 
@@ -51,6 +71,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         stall: For how long attaching held up each rank.
         summary: Of the last seconds, or of the whole session.
         export_lost: Cycles that an exporter could not deliver, None where there is none.
+        exported: All that became of what it was given, likewise.
         end: Why the session ended, if not by this command: see `attach.session.End`.
         removals: How taking the probe out went, once the session has ended.
     """
@@ -63,5 +84,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     stall: tuple[Stall, ...]
     summary: Summary
     export_lost: int | None = None
+    exported: Exported | None = None
     end: End | None = None
     removals: tuple[Removal, ...] = ()

@@ -11,6 +11,7 @@ import typer
 from spectrace.attach.handle import Options
 from spectrace.attach.modes import MODES
 from spectrace.attach.ways import Method
+from spectrace.cli.otlp_options import Otlp
 from spectrace.cli.page_options import duration_option
 from spectrace.model import TimingMode
 from spectrace.probe.layout import DEFAULT_UNITS, MIN_UNITS, UNIT_BYTES
@@ -59,16 +60,6 @@ MethodOption = Annotated[
         "Python 3.14, by ptrace on x86-64, or by gdb. `auto` takes the first that is open."
     ),
 ]
-OtlpOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Send every cycle there as an OTLP trace (HTTP), such as http://127.0.0.1:4318; "
-        "`env` for what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT "
-        "says. Nothing is sent without this option.",
-        show_default=False,
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ class Wanted:
         retain_s: For how long the page keeps cycles.
         max_bytes: How much it keeps at most.
         store: Where it keeps them beyond the end, None for nowhere.
-        otlp_endpoint: Where to send cycles, `env`, or None.
+        otlp: Where to send cycles, and which; None for nowhere.
     """
 
     options: Options
@@ -95,7 +86,7 @@ class Wanted:
     retain_s: float
     max_bytes: int
     store: Path | None
-    otlp_endpoint: str | None
+    otlp: Otlp | None
 
 
 def options_of(

@@ -36,6 +36,7 @@ _INTERNED_IDS = 16_384  # of one rank; the probe keeps 4096 at a time
 _ERRORS = 100
 _STRETCHES = 1024  # between cycles that sampling kept
 _WITHOUT_ROWS = (CycleKind.IDLE, CycleKind.OTHER)
+_SPAN = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
 _OF_THE_GROUP = re.compile(r"\b(?:ENGINE|DP)\d+\b")
 # Which of a record's graph entries speaks of a phase: of draft, target model, draft extend.
 _GRAPH_OF = {
@@ -139,6 +140,8 @@ class Assembler:
             return
         if record.kind == RecordType.ERROR:
             self.errors = [*self.errors, f"{rank_name}: {text}"][-_ERRORS:]
+        elif record.kind == RecordType.SPAN:
+            group.add_span(rank_name, record.interned, text)
         else:
             group.name(rank_name, record.interned, text)
 
@@ -320,6 +323,7 @@ class _Group:
         self._first: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._ids: dict[str, dict[int, str]] = {rank: {} for rank in ranks}
+        self._spans: dict[str, dict[int, str]] = {rank: {} for rank in ranks}
         self._open: dict[int, _Open] = {}
         self._done: set[int] = set()
         self._floor = -1
@@ -333,6 +337,7 @@ class _Group:
     def join(self, rank_name: str) -> None:
         """Takes in a rank that came later."""
         self._ids[rank_name] = {}
+        self._spans[rank_name] = {}
         self._skips[rank_name] = _Skips()
         if self._first:
             self._late.add(rank_name)
@@ -398,11 +403,13 @@ class _Group:
 
     def name(self, rank_name: str, interned: int, request_id: str) -> None:
         """Takes in the request id behind a number of this rank."""
-        ids = self._ids[rank_name]
-        ids[interned] = request_id
-        if len(ids) > _INTERNED_IDS:
-            del ids[next(iter(ids))]
+        _keep(self._ids[rank_name], interned, request_id)
         self._touched |= self._nameless
+
+    def add_span(self, rank_name: str, interned: int, span: str) -> None:
+        """Takes in the server's own span of a request; it comes before the request's id."""
+        if _SPAN.fullmatch(span):
+            _keep(self._spans[rank_name], interned, span)
 
     def take_ready(self, now_ns: int) -> list[Cycle]:
         """The cycles that are ready or were amended since the last call, by number."""
@@ -555,8 +562,8 @@ class _Group:
                 best = rank, rows
         if best is None:
             return None
-        ids = self._ids[best[0]]
-        return tuple(_request_row(row, ids) for row in best[1])
+        ids, spans = self._ids[best[0]], self._spans[best[0]]
+        return tuple(_request_row(row, ids, spans) for row in best[1])
 
     def _drop_before(self, number: int) -> None:
         """Drops the cycles that came before the last rank began to report."""
@@ -589,11 +596,19 @@ class _Group:
             self._done.discard(self._floor)
 
 
-def _request_row(row: Row, ids: dict[int, str]) -> RequestRow:
+def _keep(texts: dict[int, str], interned: int, text: str) -> None:
+    """Adds what stands behind a number, and forgets the oldest of too many."""
+    texts[interned] = text
+    if len(texts) > _INTERNED_IDS:
+        del texts[next(iter(texts))]
+
+
+def _request_row(row: Row, ids: dict[int, str], spans: dict[int, str]) -> RequestRow:
     return RequestRow(
         request_id=ids.get(row.interned, f"unknown-{row.interned}"),
         correct_drafts=row.correct_drafts,
         output_tokens=row.output_tokens,
         overshoot=row.overshoot,
         health_check=row.health_check,
+        span=spans.get(row.interned),
     )

@@ -204,7 +204,8 @@ class RowsRecord(msgspec.Struct, frozen=True, kw_only=True):
 class TextRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Text in UTF-8, or one of several `parts` of it, perhaps cut within a character.
 
-    `kind` is `RecordType.REQUEST` (`text` is the id behind `interned`) or `RecordType.ERROR`.
+    `kind` is `RecordType.REQUEST` (`text` is the id behind `interned`), `RecordType.SPAN` (the
+    server's own span of that request) or `RecordType.ERROR`.
     """
 
     record: int
@@ -473,4 +474,5 @@ _DECODERS: dict[int, Callable[[bytes, int], Record]] = {
     RecordType.REQUEST: _decode_text,
     RecordType.ERROR: _decode_text,
     RecordType.SKIPPED: _decode_skipped,
+    RecordType.SPAN: _decode_text,
 }

@@ -95,6 +95,11 @@ OVERSHOOT = "spectrace.requests.overshoot"
 HEALTH_CHECK = "spectrace.requests.health_check"
 """Array of booleans, one per request: the server's own probe. Absent where none was."""
 
+# Attribute of a link from the root span to the server's own span of a request.
+LINKED_REQUEST = "spectrace.request.id"
+"""Text: the request whose span it is. There are links only where the server traces requests
+itself (`--enable-trace`), and at most 128."""
+
 # Attributes of a rank's span.
 TIMING_MODE = "spectrace.timing_mode"
 """Text: `device`, `host`, `sync` or `off`."""

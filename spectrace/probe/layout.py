@@ -5,7 +5,9 @@ the probe's code, and then the ring: `units` of 32 bytes. A record fills as many
 units as it needs, going on at the ring's first unit behind its last. Units are counted from 1
 without end; the count of a record's first unit is its position, and the unit stands at
 position modulo `units`. A record is a head, what its type says, padding, and a seal at the
-end of its last unit. Byte order is little endian. Any change here is a new LAYOUT_VERSION.
+end of its last unit. Byte order is little endian. Any change here is a new LAYOUT_VERSION; only
+a further type of record is none: a reader passes over a type that it does not know, and counts
+such records as lost.
 """
 
 import struct
@@ -186,6 +188,7 @@ class RecordType:
     ERROR = 4  # text: what went wrong inside the probe
     DEVICE = 5  # the device's boundaries of a cycle
     SKIPPED = 6  # sums of the cycles that sampling left out
+    SPAN = 7  # text: the server's own span of the request behind an interned number
 
 
 class CycleFlag:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .contracts import Boundaries, CycleRanges, Synchronizer
+    from .request_spans import RequestSpans
     from .ring import RingWriter
 
 _UINT8 = 0xFF
@@ -76,6 +77,7 @@ class Recorder:
         sync: As the argument.
         ranges: As the argument.
         health_checks: How the ids of the server's own probes begin; empty for none.
+        spans: The server's own spans of its requests; None where it traces none.
         hold: At so many records held back all are written; with 0 each is written at once.
         number: Of the running cycle.
         open: A cycle runs.
@@ -128,6 +130,7 @@ class Recorder:
         "open",
         "padded",
         "ranges",
+        "spans",
         "sync",
         "timing",
     )
@@ -145,6 +148,7 @@ class Recorder:
         self.sync = sync
         self.ranges = ranges
         self.health_checks = ""
+        self.spans: RequestSpans | None = None
         self.hold = 0
         self._fail = fail
         self._ring = ring
@@ -580,6 +584,8 @@ class Recorder:
         probing = self.health_checks and request_id.startswith(self.health_checks)
         flags = RowFlag.HEALTH_CHECK if probing else 0
         entry = self._interned[request_id] = self._last_interned << _FLAG_BITS | flags
+        if self.spans is not None:
+            self.spans.send(self._ring, self._last_interned, request_id)
         self._ring.text(RecordType.REQUEST, self._last_interned, request_id)
         return entry
 

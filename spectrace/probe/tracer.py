@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from . import faults, older, ranges, timers  # loaded when first used: see bootstrap
+from . import faults, older, ranges, request_spans, timers  # loaded when first used: see bootstrap
 from .engines import sglang as engine
 from .engines import sglang_rows  # as they are
 from .hooks import (
@@ -213,6 +213,8 @@ class Tracer:
         self._sizes = tuple(
             (name, getattr(arguments, argument, None) or 0) for name, argument in engine.SIZES
         )
+        if getattr(arguments, engine.TRACES_REQUESTS, False):
+            self._recorder.spans = request_spans.RequestSpans()
         self._sized = bool(chosen.sizes)
         self._missing += chosen.lacks
         where, self._counts, surplus = chosen.counts
@@ -420,6 +422,8 @@ class Tracer:
                 correct = self._older.correct(result, requests)
             if correct is None or len(correct) != len(requests):
                 correct = (None,) * len(requests)
+            if recorder.spans is not None:
+                recorder.spans.look(requests)
             recorder.results(
                 number,
                 [

@@ -136,6 +136,7 @@ def _request_rows(key: int, cycle: Cycle) -> Iterable[Row]:
             row.output_tokens,
             row.overshoot,
             row.health_check,
+            row.span or "",
         )
 
 
@@ -219,11 +220,12 @@ def _phase(row: Row) -> Phase:
 
 
 def _request(row: Row) -> RequestRow:
-    _, _, request_id, correct_drafts, output_tokens, overshoot, health_check = row
+    _, _, request_id, correct_drafts, output_tokens, overshoot, health_check, span = row
     return RequestRow(
         request_id=request_id,
         correct_drafts=correct_drafts,
         output_tokens=output_tokens,
         overshoot=overshoot,
         health_check=health_check,
+        span=span or None,
     )

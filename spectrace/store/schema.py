@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORMAT = "spectrace"
-VERSION = 2
+VERSION = 3
 
 
 class Column(NamedTuple):
@@ -82,6 +82,7 @@ TABLES = {
         Column("output_tokens", "BIGINT"),
         Column("overshoot", "BOOLEAN"),
         Column("health_check", "BOOLEAN"),
+        Column("span", "VARCHAR", since=3, default="''"),  # empty where there is none
     ),
 }
 # A run is one JSON text: it is read whole, and its fields are for people, not for queries.

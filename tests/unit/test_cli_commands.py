@@ -105,10 +105,10 @@ def test_attach_passes_on_what_was_asked_for(
         *,
         duration_s: float | None,
         page: str | None,
-        export_lost: object,
+        exported: object,
     ) -> int:
         assert (page is None) is ("--no-page" in arguments)
-        assert export_lost is None
+        assert exported is None
         seen.append((run, type(shown), duration_s))
         return 3
 

@@ -15,6 +15,7 @@ from spectrace.attach import discover
 from spectrace.attach.session import SessionFacts
 from spectrace.cli import attach, exporting
 from spectrace.cli.main import app
+from spectrace.cli.report import Exported
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from tests.unit.test_cli_follow import RUN, cycle_of
@@ -53,9 +54,8 @@ class FakeExporter:
         """Takes them."""
         self.taken += cycles
 
-    def close(self, timeout_s: float = 1.0) -> FakeStats:
+    def close(self) -> FakeStats:
         """Counts how often."""
-        assert timeout_s == 1.0
         self.closed += 1
         return self.stats
 
@@ -140,10 +140,10 @@ def test_losses_of_the_exporter_reach_the_table(monkeypatch: pytest.MonkeyPatch)
     found = EntryPoint("otlp", f"{__name__}:FakeExporter", "spectrace.exporters")
     lost: list[int] = []
 
-    def traced(*_: object, export_lost: Callable[[], int], **__: object) -> int:
+    def traced(*_: object, exported: Callable[[], Exported], **__: object) -> int:
         FakeExporter.made.add([cycle_of(1), cycle_of(2), cycle_of(3)])
         FakeExporter.made.close()
-        lost.append(export_lost())
+        lost.append(exported().lost_cycles)
         return 0
 
     monkeypatch.setattr(exporting, "entry_points", lambda **_: [found])

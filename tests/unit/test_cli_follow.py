@@ -16,6 +16,7 @@ from spectrace.attach.handle import TakenOut
 from spectrace.attach.session import End, RankState, SessionFacts, Stall
 from spectrace.cli.attach import exit_code, trace
 from spectrace.cli.follow import Clock, Follower
+from spectrace.cli.report import Exported
 from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop
 from spectrace.cli.window import CycleWindow
@@ -340,7 +341,10 @@ def test_what_an_exporter_lost_is_in_every_report() -> None:
     stream = io.StringIO()
     session = FakeSession()
     Follower(
-        session, JsonScreen(stream), FakeClock(), export_lost=lambda: 7 * session.detached
+        session,
+        JsonScreen(stream),
+        FakeClock(),
+        exported=lambda: Exported(lost_cycles=7 * session.detached),
     ).follow(Stop(), 1.5)
     objects = [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
     assert [found["export_lost"] for found in objects] == [0, 7]

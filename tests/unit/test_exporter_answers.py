@@ -2,57 +2,77 @@
 
 from __future__ import annotations
 
-import logging
 import os
+from typing import Any
 
+import grpc
 import pytest
 import requests
-from spectrace_exporters._counts import Counts, ErrorsOfThisThread, why
-from spectrace_exporters._endpoint import is_loopback
-from spectrace_exporters.otlp import _NoAnswerError, _official_exporter, _rejected
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # ships no types
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # likewise
+from spectrace_exporters._counts import why
+from spectrace_exporters._endpoint import HTTP_PROTOBUF, is_loopback
+from spectrace_exporters._grpc import _failed, _insecure
+from spectrace_exporters._http import HttpSender
+from spectrace_exporters._outcome import of_http
+from spectrace_exporters._settings import Settings
 
-
-def answer(status: int, kind: str, body: bytes) -> requests.Response:
-    """An answer as `requests` gives it."""
-    response = requests.Response()
-    response.status_code = status
-    response._content = body
-    if kind:
-        response.headers["content-type"] = kind
-    return response
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "body", "rejected"),
+    ("status", "kind", "body", "rejected", "reason"),
     [
-        (200, "application/x-protobuf", b"", (0, "")),
-        (200, "", b"", (0, "")),
-        (202, "application/json", b"{}", (0, "")),
-        (200, "application/json", b'{"partialSuccess":{"rejectedSpans":"2"},"x":1}', (2, "")),
-        (200, "application/x-protobuf", b"\x0a\x02\x08\x03", (3, "")),
-        (503, "text/html", b"<html>", (0, "")),
+        (200, PROTOBUF, b"", 0, ""),
+        (200, "", b"", 0, ""),
+        (202, JSON, b"{}", 0, ""),
+        (200, JSON, b"", 0, ""),
+        (200, JSON, b'{"partialSuccess":{"rejectedSpans":"2"},"x":1}', 2, ""),
+        (200, PROTOBUF, b"\x0a\x05\x08\x03\x12\x01x", 3, "x"),
     ],
 )
 def test_receivers_answer_in_several_ways(
-    status: int, kind: str, body: bytes, rejected: tuple[int, str]
+    status: int, kind: str, body: bytes, rejected: int, reason: str
 ) -> None:
-    """As protobuf, as JSON, or with nothing; an error speaks for itself."""
-    assert _rejected(answer(status, kind, body)) == rejected
+    """As protobuf, as JSON, or with nothing, and they may say that they did not store all."""
+    outcome = of_http(status, "OK", kind, body)
+    assert (outcome.taken, outcome.rejected, outcome.reason) == (True, rejected, reason)
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "body"),
     [
         (200, "text/html; charset=utf-8", b""),
-        (200, "application/json", b"no json"),
-        (200, "application/x-protobuf", b"\xff\xff"),
+        (200, JSON, b"no json"),
+        (200, PROTOBUF, b"\xff\xff"),
         (302, "", b""),
     ],
 )
 def test_what_no_receiver_answers_fails_the_request(status: int, kind: str, body: bytes) -> None:
     """A page, a login and what cannot be read are those of somebody in between."""
-    with pytest.raises(_NoAnswerError, match="not that of an OTLP receiver"):
-        _rejected(answer(status, kind, body))
+    outcome = of_http(status, "OK", kind, body)
+    assert (outcome.taken, outcome.again) == (False, False)
+    assert "not that of an OTLP receiver" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [(400, False), (401, False), (413, False), (429, True), (500, False), (503, True)],
+)
+def test_what_is_refused_is_tried_again_where_the_specification_says_so(
+    status: int, again: bool
+) -> None:
+    """429, 502, 503 and 504 may be better later; all others stay as they are."""
+    outcome = of_http(status, "Why", "text/html", b"<html>", 3.0)
+    assert (outcome.taken, outcome.again, outcome.wait_s) == (False, again, 3.0)
+    assert outcome.reason.startswith(f"{status} Why")
+
+
+def test_a_refusal_says_what_to_do_where_it_is_known() -> None:
+    """A token is missing, or requests are too long."""
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in of_http(401, "Unauthorized", "", b"").reason
+    assert "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in of_http(413, "Too Large", "", b"").reason
 
 
 @pytest.mark.parametrize(
@@ -62,32 +82,81 @@ def test_what_no_receiver_answers_fails_the_request(status: int, kind: str, body
         ("http://LOCALHOST.:1", True),
         ("http://127.8.0.1:1", True),
         ("https://[::1]:1", True),
+        ("127.0.0.1:4317", True),
         ("http://10.0.0.1:1", False),
         ("http://localhost.example:1", False),
+        ("10.0.0.1:4317", False),
     ],
 )
 def test_a_proxy_does_not_get_what_is_for_this_machine(url: str, own: bool) -> None:
     """HTTP_PROXY and its like are read for other machines only."""
     assert is_loopback(url) is own
-    transport = _official_exporter(url, Counts())._client._transport
-    assert transport._session.trust_env is not own  # type: ignore[attr-defined]  # that of requests
+    assert HttpSender(url, HTTP_PROTOBUF, Settings())._session.trust_env is not own
 
 
-def test_the_reason_of_a_failure_outlives_what_is_said_at_the_end() -> None:
-    """A logged error is cut down to its reason, and a word on shutting down is none."""
-    counts = Counts()
-    log = logging.Logger("test")  # noqa: LOG001 - one that nobody else hears
-    log.addHandler(ErrorsOfThisThread(counts))
+class Refusal(grpc.RpcError):
+    """An error as gRPC raises it."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, **trailers: bytes) -> None:
+        super().__init__()
+        self._code, self._details = code, details
+        self._trailers = [(name.replace("_", "-"), value) for name, value in trailers.items()]
+
+    def code(self) -> grpc.StatusCode:
+        """As gRPC."""
+        return self._code
+
+    def details(self) -> str:
+        """As gRPC."""
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        """As gRPC."""
+        return self._trailers
+
+
+def retry_details(seconds: float) -> bytes:
+    """A google.rpc.Status that asks to come back after some time."""
+    status = Status(code=8)
+    delay = Duration()
+    delay.FromNanoseconds(int(seconds * 1e9))
+    status.details.add().Pack(RetryInfo(retry_delay=delay))
+    packed: bytes = status.SerializeToString()
+    return packed
+
+
+def test_grpc_says_by_its_code_whether_to_come_back() -> None:
+    """RESOURCE_EXHAUSTED is for good unless it says when."""
+    code = grpc.StatusCode
+    assert not _failed(Refusal(code.UNAUTHENTICATED, "no token")).again
+    assert not _failed(Refusal(code.RESOURCE_EXHAUSTED, "message too long")).again
+    assert _failed(Refusal(code.UNAVAILABLE, "busy")).again
+    later = Refusal(code.RESOURCE_EXHAUSTED, "busy", grpc_status_details_bin=retry_details(1.5))
+    outcome = _failed(later)
+    assert (outcome.again, outcome.wait_s, outcome.answered) == (True, 1.5, True)
+    assert outcome.reason == "RESOURCE_EXHAUSTED: busy"
+
+
+def test_grpc_that_finds_nobody_says_so_in_few_words() -> None:
+    """Of all that it says only the end is of use."""
+    details = (
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: "
+        "Failed to connect to remote host: connect: Connection refused (111)"
+    )
+    outcome = _failed(Refusal(grpc.StatusCode.UNAVAILABLE, details))
+    assert (outcome.answered, outcome.again) == (False, True)
+    assert outcome.reason == "connection refused"
+
+
+def test_the_scheme_decides_on_encryption_before_the_environment() -> None:
+    """Only `host:port` leaves it to OTEL_EXPORTER_OTLP_INSECURE."""
+    schemes = ("http://h:1", "https://h:1", "h:1")
+    assert [_insecure(endpoint) for endpoint in schemes] == [True, False, None]
+
+
+def test_an_error_is_cut_down_to_its_reason() -> None:
+    """That of the system where there is one; one that waited in vain is no answer."""
     refused = requests.ConnectionError(OSError(111, os.strerror(111)))
-    log.warning("Transient error %s encountered, retrying in %.2fs.", refused, 1.0)
-    log.warning("Shutdown in progress, aborting retry.")
-    log.error("Failed to export %s batch due to timeout, max retries or shutdown.", "spans")
-    assert counts.stats.last_error == "connection refused"
-    log.error("Failed to export %s batch code: %s, reason: %s", "spans", 400, "Bad Request")
-    assert "code: 400, reason: Bad Request" in counts.stats.last_error
-
-
-def test_an_error_without_a_reason_of_the_system_is_said_as_it_is() -> None:
-    """And one that waited in vain is no answer."""
+    assert why(refused) == "connection refused"
     assert why(requests.ReadTimeout("read timed out")) == "no answer"
     assert why(ValueError("odd")) == "odd"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spectrace_exporters._endpoint import traces_endpoint
+from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
 
 from spectrace.errors import SpectraceError
 
@@ -44,9 +44,48 @@ def test_what_is_no_http_url_is_refused(flag: str) -> None:
     assert repr(flag) in str(caught.value)
 
 
-def test_an_environment_that_wants_grpc_is_refused() -> None:
-    """Posting HTTP to a gRPC port would fail in a less clear way."""
-    with pytest.raises(SpectraceError, match="http/protobuf"):
-        traces_endpoint(
-            None, {GENERAL: "http://h:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}
-        )
+@pytest.mark.parametrize(
+    ("flag", "environ", "endpoint"),
+    [
+        (None, {}, "http://localhost:4317"),
+        ("http://h:4317", {}, "http://h:4317"),
+        (None, {GENERAL: "http://h:4317/"}, "http://h:4317/"),
+        (None, {TRACES: "h:4317", GENERAL: "http://g"}, "h:4317"),
+        (None, {GENERAL: "https://h"}, "https://h"),
+    ],
+)
+def test_grpc_has_no_path(flag: str | None, environ: dict[str, str], endpoint: str) -> None:
+    """Nothing is appended, and the environment may leave the scheme away."""
+    assert traces_endpoint(flag, environ, GRPC) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "protocol"),
+    [
+        (None, {}, "http/protobuf"),
+        (None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "grpc"),
+        (
+            None,
+            {
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
+            },
+            "http/json",
+        ),
+        ("http/protobuf", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http/protobuf"),
+        (None, {"OTEL_EXPORTER_OTLP_PROTOCOL": ""}, "http/protobuf"),
+    ],
+)
+def test_the_protocol_has_the_same_precedence(
+    flag: str | None, environ: dict[str, str], protocol: str
+) -> None:
+    """Flag, variable for traces, variable for all signals, default."""
+    assert protocol_of(flag, environ) == protocol
+
+
+def test_a_protocol_that_nobody_speaks_is_refused() -> None:
+    """By the name of who asked for it, with the ones that there are."""
+    with pytest.raises(SpectraceError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL is 'soap'.*http/json"):
+        protocol_of(None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "soap"})
+    with pytest.raises(SpectraceError, match="--otlp-protocol is 'http'"):
+        protocol_of("http", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from spectrace_exporters import ExportStats
 from spectrace_exporters._waiting import WaitingCycles
 
@@ -13,7 +14,7 @@ MANY = 1_000_000
 
 
 def cycle(number: int, requests: tuple[RequestRow, ...] | None = ROWS) -> Cycle:
-    """A cycle of one rank without phases, which counts as 6 spans."""
+    """A cycle of one rank without phases, which is two spans."""
     rank = RankCycle(
         rank="TP0", start_ns=100, end_ns=120, phases=(), mode=TimingMode.OFF, probe_ns=3
     )
@@ -33,25 +34,32 @@ def cycle(number: int, requests: tuple[RequestRow, ...] | None = ROWS) -> Cycle:
 
 @pytest.fixture
 def waiting() -> WaitingCycles:
-    """A queue for three cycles that holds for 2 s."""
-    return WaitingCycles(hold_s=2.0, max_cycles=3)
+    """A queue for three cycles, of two spans each, that holds for 2 s."""
+    return WaitingCycles(hold_s=2.0, max_spans=3 * 2)
+
+
+def take(
+    waiting: WaitingCycles, now_s: float, max_spans: int, *, everything: bool = False
+) -> list[Cycle]:
+    """Takes from a queue, for the cycles alone."""
+    return [one.cycle for one in waiting.take(now_s, max_spans, everything=everything)]
 
 
 def test_a_cycle_with_results_goes_at_once(waiting: WaitingCycles) -> None:
     """There is nothing to wait for."""
     waiting.put(cycle(1), 0.0)
 
-    assert waiting.take(0.0, MANY) == [cycle(1)]
-    assert waiting.take(0.0, MANY) == []
+    assert take(waiting, 0.0, MANY) == [cycle(1)]
+    assert take(waiting, 0.0, MANY) == []
 
 
 def test_a_cycle_without_results_waits_for_them(waiting: WaitingCycles) -> None:
     """It goes when they come, and once."""
     waiting.put(cycle(1, None), 0.0)
-    assert waiting.take(1.0, MANY) == []
+    assert take(waiting, 1.0, MANY) == []
 
     waiting.put(cycle(1), 1.0)
-    assert waiting.take(1.0, MANY) == [cycle(1)]
+    assert take(waiting, 1.0, MANY) == [cycle(1)]
     assert len(waiting) == 0
 
 
@@ -60,8 +68,8 @@ def test_a_cycle_whose_results_do_not_come_goes_without(waiting: WaitingCycles) 
     waiting.put(cycle(1, None), 0.0)
     waiting.put(cycle(1, None), 1.5)
 
-    assert waiting.take(1.9, MANY) == []
-    assert waiting.take(2.0, MANY) == [cycle(1, None)]
+    assert take(waiting, 1.9, MANY) == []
+    assert take(waiting, 2.0, MANY) == [cycle(1, None)]
 
 
 def test_an_amended_cycle_takes_the_place_of_the_first(waiting: WaitingCycles) -> None:
@@ -69,7 +77,7 @@ def test_an_amended_cycle_takes_the_place_of_the_first(waiting: WaitingCycles) -
     waiting.put(cycle(1, ()), 0.0)
     waiting.put(cycle(1), 0.0)
 
-    assert waiting.take(0.0, MANY) == [cycle(1)]
+    assert take(waiting, 0.0, MANY) == [cycle(1)]
 
 
 def test_a_cycle_amended_after_it_was_taken_goes_again(waiting: WaitingCycles) -> None:
@@ -78,39 +86,60 @@ def test_a_cycle_amended_after_it_was_taken_goes_again(waiting: WaitingCycles) -
     waiting.take(2.0, MANY)
 
     waiting.put(cycle(1), 2.5)
-    assert waiting.take(2.5, MANY) == [cycle(1)]
+    assert take(waiting, 2.5, MANY) == [cycle(1)]
 
 
 def test_the_oldest_goes_when_the_queue_is_full(waiting: WaitingCycles) -> None:
     """The newest cycles are those that people look at; what is dropped is handed back."""
-    gone = [waiting.put(cycle(number), 0.0) for number in (1, 2, 3, 4)]
+    gone = [one.cycle for number in (1, 2, 3, 4) for one in waiting.put(cycle(number), 0.0)]
 
-    assert gone == [None, None, None, cycle(1)]
-    assert waiting.take(0.0, MANY) == [cycle(2), cycle(3), cycle(4)]
+    assert gone == [cycle(1)]
+    assert waiting.spans == 3 * 2
+    assert take(waiting, 0.0, MANY) == [cycle(2), cycle(3), cycle(4)]
 
 
 def test_held_cycles_are_bounded_too(waiting: WaitingCycles) -> None:
     """A server whose results never come fills nothing."""
-    gone = [waiting.put(cycle(number, None), 0.0) for number in (1, 2, 3, 4)]
+    gone = [one.cycle for number in (1, 2, 3, 4) for one in waiting.put(cycle(number, None), 0.0)]
 
-    assert gone == [None, None, None, cycle(1, None)]
+    assert gone == [cycle(1, None)]
     assert len(waiting) == 3
 
 
+def test_a_cycle_that_never_fits_is_handed_back(waiting: WaitingCycles) -> None:
+    """One of eight ranks is nine spans; what waited before it had to go first."""
+    waiting.put(cycle(1), 0.0)
+    ranks = cycle(2).ranks * 8
+    large = replace(cycle(2), ranks=ranks)
+
+    assert [one.cycle for one in waiting.put(large, 0.0)] == [cycle(1), large]
+    assert (len(waiting), waiting.spans) == (0, 0)
+
+
+def test_spans_are_counted_as_they_come_and_go(waiting: WaitingCycles) -> None:
+    """An amended cycle counts as what it has now, and one that was taken no longer."""
+    waiting.put(cycle(1, None), 0.0)
+    waiting.put(replace(cycle(1), ranks=cycle(1).ranks * 2), 0.0)
+    assert waiting.spans == 3
+
+    waiting.take(0.0, MANY)
+    assert waiting.spans == 0
+
+
 def test_no_more_is_taken_than_fits_into_a_request(waiting: WaitingCycles) -> None:
-    """Two cycles of 6 spans fit into 12, three do not; one that never fits goes alone."""
+    """Two cycles of two spans fit into 4, three do not; one that never fits goes alone."""
     for number in (1, 2, 3):
         waiting.put(cycle(number), 0.0)
 
-    assert waiting.take(0.0, 12) == [cycle(1), cycle(2)]
-    assert waiting.take(0.0, 5) == [cycle(3)]
+    assert take(waiting, 0.0, 4) == [cycle(1), cycle(2)]
+    assert take(waiting, 0.0, 1) == [cycle(3)]
 
 
 def test_at_the_end_nothing_is_held_back(waiting: WaitingCycles) -> None:
     """Who closes wants everything sent, results or not."""
     waiting.put(cycle(1, None), 0.0)
 
-    assert waiting.take(0.0, MANY, everything=True) == [cycle(1, None)]
+    assert take(waiting, 0.0, MANY, everything=True) == [cycle(1, None)]
 
 
 def test_what_is_left_can_be_drained(waiting: WaitingCycles) -> None:
@@ -118,16 +147,23 @@ def test_what_is_left_can_be_drained(waiting: WaitingCycles) -> None:
     waiting.put(cycle(1), 0.0)
     waiting.put(cycle(2, None), 0.0)
 
-    assert waiting.drain() == [cycle(1), cycle(2, None)]
+    assert [one.cycle for one in waiting.drain()] == [cycle(1), cycle(2, None)]
     assert len(waiting) == 0
 
 
 def test_a_loss_is_one_sentence() -> None:
-    """2 failed and 3 dropped are 5; nothing lost says nothing."""
-    stats = ExportStats(failed_cycles=2, dropped_cycles=3, last_error="no route")
+    """Of 5 + 6 + 7 spans that are lost 7 had arrived; nothing lost says nothing."""
+    stats = ExportStats(
+        failed_cycles=2,
+        failed_spans=5,
+        dropped_cycles=3,
+        dropped_spans=6,
+        rejected_spans=7,
+        last_error="no route",
+    )
 
     assert stats.loss() == (
-        "5 cycles did not arrive (2 failed, 3 were not sent) and 0 spans were rejected. "
+        "18 spans are lost: 5 failed, 6 were not sent, 7 were rejected; 5 cycles did not arrive. "
         "Last error: no route"
     )
-    assert ExportStats(sent_cycles=2).loss() == ""
+    assert ExportStats(sent_cycles=2, sent_spans=4).loss() == ""

@@ -19,7 +19,8 @@ from spectrace.model import (
     TimingMode,
 )
 from spectrace.otlp import ids, names
-from spectrace.otlp.encode import Encoder, span_count
+from spectrace.otlp.encode import Encoder
+from spectrace.otlp.shape import span_count
 
 RUN = Run(
     run_id="0123456789abcdef" * 2,
@@ -226,8 +227,8 @@ def test_more_phases_than_there_are_places_are_refused() -> None:
         Encoder().spans(RUN, cycle(rank_cycle("TP0", *more)))
 
 
-def test_the_estimate_of_spans_is_no_less_than_there_are() -> None:
-    """Batches are cut by it: both lanes with a verify each make 1 + (5 + 5)."""
+def test_spans_are_counted_without_being_made() -> None:
+    """Batches are cut and losses told by it: both lanes with a verify each make 1 + (5 + 5)."""
     device = phase(PhaseName.VERIFY_FORWARD, 120, lane=Lane.DEVICE)
     both = cycle(rank_cycle("TP0", device))
 

@@ -18,6 +18,7 @@ IDLE = ("on_idle", "self_check_during_idle", "check_memory")
 QUEUED = "waiting_queue"
 RUNNING = "running_batch"
 CYCLE_COUNT = "forward_ct"
+TRACES_REQUESTS = "enable_trace"  # of the arguments: the server makes spans of its own
 HEALTH_CHECK_PREFIX = "HEALTH_CHECK"
 
 # ForwardMode's names. On a server that speculates a decode is speculative.
