@@ -261,15 +261,17 @@ def _until_taken(send: Callable[[], bool]) -> None:
         time.sleep(_POLL_S)
 
 
-def _protobuf(spans: Sequence[ReadableSpan]) -> bytes:
+def encode_protobuf(spans: Sequence[ReadableSpan]) -> bytes:
+    """A request as the official exporters write it."""
     return encode_spans(spans).SerializeToString()
 
 
-def _json(spans: Sequence[ReadableSpan]) -> bytes:
+def encode_json_spans(spans: Sequence[ReadableSpan]) -> bytes:
+    """The same as JSON."""
     return encode_json(spans).to_json().encode()
 
 
-_ENCODERS = {"http": _protobuf, "grpc": _protobuf, "json": _json}
+_ENCODERS = {"http": encode_protobuf, "grpc": encode_protobuf, "json": encode_json_spans}
 _SENDERS = {"http": _post(PROTOBUF), "json": _post(JSON), "grpc": _call}
 
 
