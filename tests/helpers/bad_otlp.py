@@ -163,18 +163,17 @@ def _wrong_values(choose: random.Random, kind: str) -> Bad:
     """JSON that is none of OTLP's; of protobuf the same is damage."""
     if kind == PROTOBUF:
         return _flipped(choose, kind)
-    span = choose.choice(
-        (
-            {"traceId": "x" * 32},
-            {"kind": "SPAN_KIND_SERVER"},
-            {"startTimeUnixNano": "later"},
-            {"endTimeUnixNano": 1 << 70},
-            {"attributes": {"a": 1}},
-            {"attributes": [{"key": "a", "value": {"intValue": "1", "boolValue": True}}]},
-            {"name": 1},
-            {"status": []},
-        )
+    spans: tuple[dict[str, object], ...] = (
+        {"traceId": "x" * 32},
+        {"kind": "SPAN_KIND_SERVER"},
+        {"startTimeUnixNano": "later"},
+        {"endTimeUnixNano": 1 << 70},
+        {"attributes": {"a": 1}},
+        {"attributes": [{"key": "a", "value": {"intValue": "1", "boolValue": True}}]},
+        {"name": 1},
+        {"status": []},
     )
+    span = choose.choice(spans)
     body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
     return Bad("wrong values", body, {"content-type": kind}, frozenset({400}))
 

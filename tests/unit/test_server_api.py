@@ -273,6 +273,15 @@ def test_other_addresses_than_loopback_are_refused(tmp_path: Path, host: str) ->
         PageServer(Hub(store, sink=store), host=host, port=0)
 
 
+def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    """With Nagle's algorithm each would take 40 ms."""
+    with serve(tmp_path) as (server, _, _), httpx.Client() as client:
+        client.get(f"{server.url}/api/state")
+        [connection] = server._server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
 def test_a_recording_is_served_like_a_live_run(tmp_path: Path) -> None:
     """The same paths answer over a file; nothing is received."""
     path = tmp_path / "saved.spectrace"
