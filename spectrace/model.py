@@ -216,6 +216,32 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
         return self.ranks[0].end_ns
 
 
+class OtherSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that somebody else made, such as SGLang's own of a request.
+
+    Attributes:
+        trace_id: 32 hexadecimal digits.
+        span_id: 16 hexadecimal digits.
+        parent_id: The same of the span above it; empty where it has none.
+        service: Whose span it is, as its resource says; empty where it does not.
+        name: What was done.
+        start_ns: UNIX time in ns.
+        end_ns: UNIX time in ns, never before `start_ns`.
+        request_id: The engine's id of the request; empty where the span names none.
+        failed: Its maker says that it failed.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    service: str
+    name: str
+    start_ns: int
+    end_ns: int
+    request_id: str = ""
+    failed: bool = False
+
+
 class SkippedCycles(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of the cycles that sampling left out.
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spectrace.cli import numbers
-from spectrace.server.run import DEFAULT_PORT
+from spectrace.server.address import DEFAULT_PORT
 
 # Any: typer sends a default through the option's parser as well.
 RETAIN: Any = "10m"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -15,26 +16,103 @@ from spectrace.cli.page_options import (
     StoreOption,
 )
 from spectrace.cli.stopping import stop_on_signals, wait
+from spectrace.server.address import HOST, OTLP_GRPC_PORT, OTLP_HTTP_PORT, resolve
+from spectrace.server.hub import Hub
 from spectrace.server.open import open_page
-from spectrace.server.run import HOST
+from spectrace.server.run import OtlpPorts, PageServer
+from spectrace.server.token import Token
+
+HostOption = Annotated[
+    str,
+    typer.Option(help="Address to listen on, 0.0.0.0 for all; beyond loopback only with a token."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="SPECTRACE_TOKEN",
+        help="What senders and browsers have to show; beyond loopback one is made if not given.",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+HttpPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--otlp-http-port",
+        min=0,
+        max=65535,
+        help=f"Port for spans over HTTP; {OTLP_HTTP_PORT} if not given, or any if that is taken.",
+        show_default=False,
+    ),
+]
+GrpcPortOption = Annotated[
+    int | None,
+    typer.Option(
+        "--otlp-grpc-port",
+        min=0,
+        max=65535,
+        help=f"Port for spans over gRPC; {OTLP_GRPC_PORT} if not given, or any if that is taken.",
+        show_default=False,
+    ),
+]
 
 
-def serve(
+def serve(  # noqa: PLR0913 - the options of the command
     *,
-    host: Annotated[str, typer.Option(help="Address to listen on; only loopback for now.")] = HOST,
+    host: HostOption = HOST,
     port: PortOption = None,
+    otlp_http_port: HttpPortOption = None,
+    otlp_grpc_port: GrpcPortOption = None,
+    token: TokenOption = None,
     retain: RetainOption = RETAIN,
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
 ) -> None:
-    """Show the page and receive cycles over OTLP/HTTP, until Ctrl-C."""
+    """Show the page and receive spans over OTLP, by HTTP and gRPC, until Ctrl-C."""
+    required = required_token(host, token)
     with (
         stop_on_signals() as stop,
         open_page(
-            retain_s=retain, max_bytes=max_size, directory=store, host=host, port=port
+            retain_s=retain,
+            max_bytes=max_size,
+            directory=store,
+            host=host,
+            port=port,
+            otlp=OtlpPorts(otlp_http_port, otlp_grpc_port),
+            token=required,
         ) as made,
     ):
         hub, server = made
-        typer.echo(f"The page: {server.url}")
-        typer.echo(f"Send spans to: {hub.otlp_endpoint}")
+        for line in said(hub, server, required, is_known=token is not None):
+            typer.echo(line)
         wait(stop)
+
+
+def required_token(host: str, given: str | None) -> Token | None:
+    """What has to be shown: what was given, or beyond loopback one that is made.
+
+    Raises:
+        SpectraceError: There is no such address, or the token is none.
+    """
+    if given is not None:
+        return Token(given)
+    return None if resolve(host).is_loopback else Token.make()
+
+
+def said(hub: Hub, server: PageServer, token: Token | None, *, is_known: bool) -> Iterator[str]:
+    """The lines to print: where everything is, and a token that was made, this once.
+
+    Args:
+        hub: Knows the endpoints.
+        server: Knows the page.
+        token: What has to be shown.
+        is_known: It was given, and need not be printed.
+    """
+    yield f"The page: {server.url if is_known else server.entrance}"
+    yield f"Send spans to: {hub.otlp_endpoint}"
+    yield f"Over gRPC: {hub.grpc_endpoint}"
+    if token is not None:
+        shown = "TOKEN" if is_known else token.text
+        yield f"Senders need: OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{shown}"
+        if is_known:
+            yield "The page needs ?token=TOKEN at the end of its address, once in each browser."

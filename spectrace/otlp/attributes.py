@@ -48,6 +48,11 @@ class Attributes:
         """
         return _text(name, self._value(name), limit)
 
+    def shown(self, name: str, limit: int) -> str:
+        """The first `limit` characters of a text; empty where it is missing or of another type."""
+        value = self._values.get(name)
+        return "" if value is None else value.string_value[:limit]
+
     def integer(self, name: str, *, high: int = MAX_INT64) -> int:
         """An integer from 0 to `high`.
 

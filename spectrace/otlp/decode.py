@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spectrace.model import (
     Cycle,
     CycleKind,
     Lane,
+    OtherSpan,
     Phase,
     PhaseName,
     Rank,
@@ -28,15 +29,14 @@ from spectrace.otlp.attributes import (
     MAX_ARGUMENT,
     MAX_DRAFTS,
     MAX_INT32,
-    MAX_INT64,
     MAX_VALUES,
     Attributes,
     RefusedError,
     choice,
 )
+from spectrace.otlp.checks import check_ids, check_times
+from spectrace.otlp.others import OtherReader
 
-_TRACE_ID_BYTES = 16
-_SPAN_ID_BYTES = 8
 _RUN_ID = re.compile("[0-9a-f]{32}")
 _NOT_VERIFIED = -1
 
@@ -98,38 +98,38 @@ class SpanBatch(msgspec.Struct):
         roots: Ours, of cycles.
         ranks: Ours, of ranks.
         phases: Ours, of phases.
-        foreign: How many spans are not ours.
-        refused: How many of ours were refused, by reason.
+        others: Those of other people.
+        refused: How many were refused, by reason.
     """
 
     roots: list[RootSpan] = msgspec.field(default_factory=list)
     ranks: list[RankSpan] = msgspec.field(default_factory=list)
     phases: list[PhaseSpan] = msgspec.field(default_factory=list)
-    foreign: int = 0
+    others: list[OtherSpan] = msgspec.field(default_factory=list)
     refused: Counter[str] = msgspec.field(default_factory=Counter)
-
-    @property
-    def not_stored(self) -> int:
-        """How many spans the sender must be told are not stored."""
-        return self.foreign + self.refused.total()
 
 
 def read_spans(request: ExportTraceServiceRequest) -> SpanBatch:
-    """Sorts the spans of a request and checks each of ours on its own; raises nothing."""
+    """Sorts the spans of a request and checks each on its own; raises nothing."""
     batch = SpanBatch()
     for group in request.resource_spans:
+        attributes = Attributes(group.resource.attributes)
         for scoped in group.scope_spans:
-            if scoped.scope.name == names.SCOPE:
-                _read_group(batch, group.resource, scoped.spans)
-            else:
-                batch.foreign += len(scoped.spans)
+            _read_group(batch, attributes, scoped.scope.name == names.SCOPE, scoped.spans)
     return batch
 
 
-def _read_group(batch: SpanBatch, resource: Resource, spans: Iterable[Span]) -> None:
-    attributes = Attributes(resource.attributes)
+def _read_group(
+    batch: SpanBatch, resource: Attributes, is_ours: bool, spans: Iterable[Span]
+) -> None:
+    reader: _Reader
     try:
-        reader = _RankReader(attributes) if names.RANK in attributes else _RootReader(attributes)
+        if not is_ours:
+            reader = _OtherReader(resource)
+        elif names.RANK in resource:
+            reader = _RankReader(resource)
+        else:
+            reader = _RootReader(resource)
     except RefusedError as reason:
         batch.refused[str(reason)] += sum(1 for _ in spans)
         return
@@ -137,11 +137,30 @@ def _read_group(batch: SpanBatch, resource: Resource, spans: Iterable[Span]) -> 
         _read_span(batch, reader, span)
 
 
-def _read_span(batch: SpanBatch, reader: _RootReader | _RankReader, span: Span) -> None:
+def _read_span(batch: SpanBatch, reader: _Reader, span: Span) -> None:
     try:
-        reader.read(batch, span)
+        reader.add(batch, span)
     except RefusedError as reason:
         batch.refused[str(reason)] += 1
+
+
+class _Reader(Protocol):
+    """Reads the spans of one resource."""
+
+    def add(self, batch: SpanBatch, span: Span) -> None:
+        """Adds what a span says to `batch`, or raises a RefusedError."""
+
+
+class _OtherReader(OtherReader):
+    """Reads spans of somebody else into a batch."""
+
+    def add(self, batch: SpanBatch, span: Span) -> None:
+        """Adds a span to `batch`.
+
+        Raises:
+            RefusedError: It has no ids, or its times are none.
+        """
+        batch.others.append(self.read(span))
 
 
 class _RootReader:
@@ -157,7 +176,7 @@ class _RootReader:
     def __init__(self, resource: Attributes) -> None:
         self._run = _read_run(resource)
 
-    def read(self, batch: SpanBatch, span: Span) -> None:
+    def add(self, batch: SpanBatch, span: Span) -> None:
         """Adds what a span says to `batch`.
 
         Raises:
@@ -190,7 +209,7 @@ class _RankReader:
         self._rank = resource.text(names.RANK)
         self._lane = resource.choice(names.LANE, Lane)
 
-    def read(self, batch: SpanBatch, span: Span) -> None:
+    def add(self, batch: SpanBatch, span: Span) -> None:
         """Adds what a span says to `batch`: a rank, a phase, or nothing if it only holds others.
 
         Raises:
@@ -233,14 +252,8 @@ class _RankReader:
 
 def _check_span(span: Span) -> None:
     """Refuses a span that no receiver could store."""
-    if len(span.trace_id) != _TRACE_ID_BYTES or not any(span.trace_id):
-        raise RefusedError(f"the trace id is not {_TRACE_ID_BYTES} bytes, or all zero")
-    if len(span.span_id) != _SPAN_ID_BYTES or not any(span.span_id):
-        raise RefusedError(f"the span id is not {_SPAN_ID_BYTES} bytes, or all zero")
-    if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
-        raise RefusedError(f"the parent's span id is not {_SPAN_ID_BYTES} bytes")
-    if not 0 < span.start_time_unix_nano <= span.end_time_unix_nano <= MAX_INT64:
-        raise RefusedError("the span has no start, ends before it, or its times are out of bounds")
+    check_ids(span)
+    check_times(span.start_time_unix_nano, span.end_time_unix_nano)
 
 
 def _read_phase(lane: Lane, span: Span) -> Phase:

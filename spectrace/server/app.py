@@ -12,14 +12,17 @@ from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
 from fastapi.sse import EventSourceResponse
 
 from spectrace.server.hub import Hub
+from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
-from spectrace.server.receiver import Receiver
-from spectrace.server.security import LocalOnly
+from spectrace.server.receiver import PATH, Receiver
+from spectrace.server.security import Guard
 from spectrace.server.static import PAGE, page_files
+from spectrace.server.token import Token
 from spectrace.server.wire import encode_cycle, encode_list
 from spectrace.store.source import PAGE as PAGE_CYCLES
 
 MOST_CYCLES = 2000  # of one answer
+MOST_REQUESTS = 500  # likewise
 _MOST_NAME = 64
 _INT64 = (1 << 63) - 1
 _METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -29,33 +32,41 @@ Group = Annotated[str, Query(max_length=_MOST_NAME)]
 Number = Annotated[int, Path(ge=0, le=_INT64)]
 
 
-def create_app(hub: Hub, *, hosts: Iterable[str] = (), page: FilePath = PAGE) -> FastAPI:
+def create_app(
+    hub: Hub,
+    intake: Intake | None,
+    *,
+    hosts: Iterable[str] = (),
+    token: Token | None = None,
+    page: FilePath = PAGE,
+) -> FastAPI:
     """The application around a hub.
 
     Args:
         hub: Where cycles come from and go to.
+        intake: Where spans go that are sent here; None where nothing is received.
         hosts: Host names that are allowed beside those of loopback.
+        token: What has to be shown; None for nothing.
         page: Directory of the built page.
     """
-    receiver = Receiver(hub) if hub.receives else None
     app = FastAPI(
         title="spectrace",
         openapi_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        lifespan=lambda _: _running(hub, receiver),
+        lifespan=lambda _: _running(hub, intake),
     )
     app.include_router(_api(hub))
-    if receiver is not None:
-        app.add_api_route("/v1/traces", receiver.answer, methods=_METHODS)
+    if intake is not None:
+        app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)
     app.mount("/", page_files(page))
-    app.add_middleware(LocalOnly, hosts=tuple(hosts))
+    app.add_middleware(Guard, hosts=tuple(hosts), token=token)
     return app
 
 
 @contextlib.asynccontextmanager
-async def _running(hub: Hub, receiver: Receiver | None) -> AsyncIterator[None]:
-    """Keeps the hub and the receiver at work while the server runs."""
-    loops = [hub.run()] if receiver is None else [hub.run(), receiver.run()]
+async def _running(hub: Hub, intake: Intake | None) -> AsyncIterator[None]:
+    """Keeps the hub and the intake at work while the server runs."""
+    loops = [hub.run()] if intake is None else [hub.run(), intake.run()]
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield
@@ -92,6 +103,10 @@ def _api(hub: Hub) -> APIRouter:
         if found is None:
             raise HTTPException(404, f"Cycle {n} is not here, or not any more.")
         return _json(encode_cycle(found))
+
+    @api.get("/requests")
+    async def requests() -> Response:
+        return _json(b'{"requests":' + encode_list(hub.requests.newest(MOST_REQUESTS)) + b"}")
 
     @api.get("/live")
     async def live() -> Response:

@@ -13,8 +13,9 @@ import msgspec
 
 from spectrace import __version__
 from spectrace.analysis.summary import summarize
-from spectrace.model import Cycle, Run
-from spectrace.server.live import Live, cycles_event, state_event
+from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.server.live import Live, cycles_event, requests_event, state_event
+from spectrace.server.requests import MAX_REQUESTS, Requests
 from spectrace.server.state import (
     LOST_AFTER_S,
     Digest,
@@ -39,6 +40,7 @@ _PASS_ON_S = 0.1
 _REFRESH_S = 0.5
 _REST = 4  # times as long as a refresh took nothing is refreshed: a fifth of a CPU at most
 _WAITING_CYCLES = 20_000
+_WAITING_SPANS = 100_000
 _RUNS = 64
 _LOG = logging.getLogger(__name__)
 
@@ -75,7 +77,9 @@ class Hub:
     Attributes:
         store: What the page reads from.
         live: The browsers that listen.
-        otlp_endpoint: Where spans can be sent to; None where nothing is received.
+        requests: What other people's spans say; on the event loop only.
+        otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
+        grpc_endpoint: The same by gRPC.
     """
 
     def __init__(
@@ -87,11 +91,14 @@ class Hub:
     ) -> None:
         self.store = store
         self.live = Live()
+        self.requests = Requests()
         self.otlp_endpoint: str | None = None
+        self.grpc_endpoint: str | None = None
         self._sink = sink
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._waiting: list[Cycle] = []
+        self._waiting_spans: list[OtherSpan] = []
         source = Source.FILE if sink is None else Source.RECEIVED
         self._entries = {run.run_id: _Entry(run, source) for run in store.runs()}
 
@@ -99,6 +106,12 @@ class Hub:
     def receives(self) -> bool:
         """Whether cycles can come in."""
         return self._sink is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether whoever can wait should: half of what can wait here or at the store does."""
+        is_full = len(self._waiting) > _WAITING_CYCLES // 2
+        return is_full or (self._sink is not None and self._sink.is_behind)
 
     def put_run(self, run: Run, source: Source) -> bool:
         """Takes in what is known about a run, in place of what was known before.
@@ -161,6 +174,12 @@ class Hub:
                     self._waiting.append(cycle)
             del self._waiting[:-_WAITING_CYCLES]
 
+    def feed_spans(self, spans: Iterable[OtherSpan]) -> None:
+        """Takes in spans of other people; when nothing is passed on, the oldest are left out."""
+        with self._lock:
+            self._waiting_spans += spans
+            del self._waiting_spans[:-_WAITING_SPANS]
+
     async def run(self) -> None:
         """Passes on and keeps the state fresh until it is cancelled."""
         await asyncio.gather(self._pass_on_forever(), self._refresh_forever())
@@ -177,6 +196,9 @@ class Hub:
         """Gives what was fed to the store and to the browsers; on the event loop only."""
         with self._lock:
             cycles, self._waiting = self._waiting, []
+            spans, self._waiting_spans = self._waiting_spans, []
+        if changed := self.requests.add(spans):
+            self.live.publish_requests(changed)
         if not cycles:
             return
         if self._sink is not None:
@@ -232,6 +254,7 @@ class Hub:
             version=__version__,
             runs=tuple(self._run_state(entry) for entry in entries),
             otlp_endpoint=self.otlp_endpoint,
+            grpc_endpoint=self.grpc_endpoint,
         )
 
     def _run_state(self, entry: _Entry) -> RunState:
@@ -270,10 +293,12 @@ class Hub:
         return run_id in self._entries
 
     async def greeting(self) -> list[bytes]:
-        """The events for a browser that joins: the state, then the newest cycles of each run."""
+        """The events for a browser that joins: state, requests, the newest cycles of each run."""
         newest = await asyncio.to_thread(self._newest_of_all)
+        requests = self.requests.newest(MAX_REQUESTS)
         return [
             state_event(self.encoded_state()),
+            *([requests_event(requests)] if requests else []),
             *(cycles_event(map(encode_cycle, cycles)) for cycles in newest if cycles),
         ]
 

@@ -14,6 +14,7 @@ from spectrace.server.wire import encode_list
 
 MOST_LISTENERS = 32
 _BACKLOG = 1000  # cycles that wait for one browser; then the oldest go
+_BACKLOG_REQUESTS = 500  # likewise; nobody is told
 _PAUSE_S = 0.1  # no more than ten events of a kind a second
 _KEEP_ALIVE_S = 10.0
 _KEEP_ALIVE = format_sse_event(comment="keep-alive")
@@ -29,6 +30,11 @@ def state_event(encoded: bytes) -> bytes:
     return format_sse_event(event="state", data_str=encoded.decode())
 
 
+def requests_event(encoded: Iterable[bytes]) -> bytes:
+    """An event with requests that are JSON already; each replaces what was sent of its trace."""
+    return format_sse_event(event="requests", data_str=encode_list(encoded).decode())
+
+
 def _skipped_event(cycles: int) -> bytes:
     return format_sse_event(event="skipped", data_str=f'{{"cycles":{cycles}}}')
 
@@ -42,6 +48,7 @@ class Listener:
 
     def __init__(self, backlog: int = _BACKLOG) -> None:
         self._cycles: deque[bytes] = deque(maxlen=backlog)
+        self._requests: deque[bytes] = deque(maxlen=_BACKLOG_REQUESTS)
         self._skipped = 0
         self._state: bytes | None = None
         self._something = asyncio.Event()
@@ -52,6 +59,11 @@ class Listener:
         room = (self._cycles.maxlen or 0) - len(self._cycles)
         self._skipped += max(0, len(encoded) - room)
         self._cycles.extend(encoded)
+        self._something.set()
+
+    def add_requests(self, encoded: Sequence[bytes]) -> None:
+        """Takes in requests; the oldest make room."""
+        self._requests.extend(encoded)
         self._something.set()
 
     def set_state(self, encoded: bytes) -> None:
@@ -71,9 +83,12 @@ class Listener:
             events.append(_skipped_event(self._skipped))
         if self._cycles:
             events.append(cycles_event(self._cycles))
+        if self._requests:
+            events.append(requests_event(self._requests))
         if self._state is not None:
             events.append(state_event(self._state))
         self._cycles.clear()
+        self._requests.clear()
         self._skipped, self._state = 0, None
         self._something.clear()
         return events
@@ -113,6 +128,11 @@ class Live:
         """Passes cycles on, the oldest first."""
         for listener in self._listeners:
             listener.add(encoded)
+
+    def publish_requests(self, encoded: Sequence[bytes]) -> None:
+        """Passes requests on, the oldest change first."""
+        for listener in self._listeners:
+            listener.add_requests(encoded)
 
     def publish_state(self, encoded: bytes) -> None:
         """Passes the state on."""

@@ -7,20 +7,24 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from spectrace.server.address import HOST
 from spectrace.server.hub import Hub
-from spectrace.server.run import HOST, PageServer
+from spectrace.server.run import OtlpPorts, PageServer
+from spectrace.server.token import Token
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
 
 
 @contextmanager
-def open_page(
+def open_page(  # noqa: PLR0913 - each is an option of the command
     *,
     retain_s: float,
     max_bytes: int,
     directory: Path | None = None,
     host: str = HOST,
     port: int | None = None,
+    otlp: OtlpPorts | None = None,
+    token: Token | None = None,
 ) -> Iterator[tuple[Hub, PageServer]]:
     """A page for cycles that are still to come, at work until the block ends.
 
@@ -28,8 +32,10 @@ def open_page(
         retain_s: Age in s up to which cycles are kept.
         max_bytes: Size of the store.
         directory: Where the store is kept; one that is removed at the end if not given.
-        host: Where to listen; only loopback.
+        host: Where to listen; beyond loopback only with a token.
         port: A port that has to be free; the next free one from the default on if not given.
+        otlp: Ports for spans; None for none but the page's own.
+        token: What senders and browsers have to show.
 
     Raises:
         SpectraceError: The address, the port or the directory cannot be used.
@@ -39,7 +45,7 @@ def open_page(
         closing(CycleStore(chosen, retain_s=retain_s, max_bytes=max_bytes)) as store,
     ):
         hub = Hub(store, sink=store)
-        with PageServer(hub, host=host, port=port) as server:
+        with PageServer(hub, host=host, port=port, otlp=otlp, token=token) as server:
             yield hub, server
 
 

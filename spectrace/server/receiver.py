@@ -1,44 +1,34 @@
-"""Receives OTLP over HTTP and turns the spans back into cycles."""
+"""Receives OTLP over HTTP: reads a body with patience and bounds, and answers it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import TypeVar
 
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 
-from spectrace.otlp.join import CycleCollector, Received
-from spectrace.otlp.receive import MAX_BODY_BYTES, Answer, failure, receive, too_long
-from spectrace.server.hub import Hub
-from spectrace.server.state import Source
+from spectrace.otlp.body import MAX_BODY_BYTES
+from spectrace.otlp.receive import Answer, body_too_long, failure, receive
+from spectrace.server.intake import RETRY_S, TOO_MUCH, Intake
 
-_TICK_S = 0.5
-_WAITING_BYTES = 4 * MAX_BODY_BYTES  # of all bodies that are read or not decoded yet
+PATH = "/v1/traces"
+
 _IDLE_S = 5.0  # without anything of a body
 _PATIENCE_S = 30.0  # for a whole body
-_RETRY_S = "1"
-_Result = TypeVar("_Result")
 
 
 class Receiver:
-    """The endpoint `/v1/traces`; decoding has a thread of its own.
+    """The endpoint `/v1/traces`.
 
     Args:
-        hub: Where the cycles go.
-        clock_s: A clock that never goes back, in s.
+        intake: Where what was sent goes.
     """
 
-    def __init__(self, hub: Hub, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._hub = hub
-        self._clock_s = clock_s
-        self._collector = CycleCollector()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-otlp")
-        self._waiting_bytes = 0
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
 
     async def answer(self, request: Request) -> Response:
         """Answers one request of a sender; one that cannot be taken now may come again."""
@@ -51,10 +41,10 @@ class Receiver:
         except asyncio.TimeoutError:
             answer = failure(408, "The body took too long to arrive: send it again.", kind)
         finally:
-            self._waiting_bytes -= len(body)
+            self._intake.waiting_bytes -= len(body)
         response = Response(answer.body, answer.status, answer.headers)
         if answer.status in {408, 503}:
-            response.headers["retry-after"] = _RETRY_S
+            response.headers["retry-after"] = str(RETRY_S)
             response.headers["connection"] = "close"
         if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
             response.headers["allow"] = "POST"
@@ -71,45 +61,24 @@ class Receiver:
             return failure(405, "Spans are sent with POST.", kind)
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > MAX_BODY_BYTES:
-            return too_long(kind)
+            return body_too_long(kind)
         until_s = time.monotonic() + _PATIENCE_S
         stream = request.stream()
         while chunk := await _within(anext(stream, b""), until_s):
             body += chunk
-            self._waiting_bytes += len(chunk)
+            self._intake.waiting_bytes += len(chunk)
             if len(body) > MAX_BODY_BYTES:
-                return too_long(kind)
-            if self._waiting_bytes > _WAITING_BYTES:
-                return failure(503, "Too much is being received: send it again later.", kind)
+                return body_too_long(kind)
+            if self._intake.is_full:
+                return failure(503, TOO_MUCH, kind)
         encoding = request.headers.get("content-encoding")
-        return await self._in_thread(lambda: self._take(bytes(body), kind, encoding))
-
-    async def run(self) -> None:
-        """Gives out cycles whose spans have waited for too long, until it is cancelled."""
-        try:
-            while True:
-                await asyncio.sleep(_TICK_S)
-                await self._in_thread(self._tick)
-        finally:
-            self._thread.shutdown(wait=False)
-
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._intake.decode(lambda: self._take(bytes(body), kind, encoding))
 
     def _take(self, body: bytes, kind: str | None, encoding: str | None) -> Answer:
         answer = receive(body, kind, encoding)
         if answer.batch is not None:
-            self._pass_on(self._collector.add(answer.batch, self._clock_s()))
+            self._intake.take(answer.batch)
         return answer
-
-    def _tick(self) -> None:
-        self._pass_on(self._collector.tick(self._clock_s()))
-
-    def _pass_on(self, received: Iterable[Received]) -> None:
-        arrived = list(received)
-        runs = {one.run.run_id: one.run for one in arrived}
-        wanted = {key for key, run in runs.items() if self._hub.put_run(run, Source.RECEIVED)}
-        self._hub.feed(one.cycle for one in arrived if one.run.run_id in wanted)
 
 
 async def _within(coming: Awaitable[bytes], until_s: float) -> bytes:

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import threading
 from collections.abc import Iterable
 from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
 from spectrace.errors import SpectraceError
+from spectrace.server.address import (
+    HOST,
+    Address,
+    listen,
+    listen_for_spans,
+    resolve,
+)
 from spectrace.server.app import create_app
 from spectrace.server.hub import Hub
+from spectrace.server.intake import Intake
+from spectrace.server.receiver import PATH
+from spectrace.server.security import QUERY
+from spectrace.server.token import Token
 
-DEFAULT_PORT = 7711
-HOST = "127.0.0.1"
-_PORTS_TRIED = 20
+if TYPE_CHECKING:  # gRPC takes long to import, and only who receives over it needs it
+    from spectrace.server.grpc_receiver import GrpcReceiver
+
 _START_S = 10.0
 _PATIENT_STOP_S = 0.7
 _STOP_S = 5.0
 _MOST_CONNECTIONS = 500  # idle ones as well; browsers and senders have limits of their own
+
+
+class OtlpPorts(NamedTuple):
+    """Ports for spans beside that of the page, which takes them too.
+
+    Attributes:
+        http: A port that has to be free; if not given 4318, or any where that is taken.
+        grpc: Likewise 4317.
+    """
+
+    http: int | None = None
+    grpc: int | None = None
 
 
 class PageServer:
@@ -30,30 +53,49 @@ class PageServer:
 
     Args:
         hub: What it serves.
-        host: 127.0.0.1 or localhost.
+        host: Name or address of this machine; 0.0.0.0 for all of them.
         port: A port that has to be free, 0 for any; the first free one from `DEFAULT_PORT`
             on if not given.
         hosts: Host names that are allowed beside those of loopback.
+        otlp: Ports for spans; None for none but the page's own.
+        token: What senders and browsers have to show; None for nothing, on loopback only.
 
     Attributes:
-        port: The port that it listens on.
-        url: The address of the page.
+        port: The port of the page.
+        url: The address of the page; with a token that of its API, and `entrance` is for people.
 
     Raises:
-        SpectraceError: The address is not loopback, or the port is taken.
+        SpectraceError: There is no such address, the port is taken, or a token is missing.
     """
 
-    def __init__(
-        self, hub: Hub, *, host: str = HOST, port: int | None = None, hosts: Iterable[str] = ()
+    def __init__(  # noqa: PLR0913 - each is an option of the command
+        self,
+        hub: Hub,
+        *,
+        host: str = HOST,
+        port: int | None = None,
+        hosts: Iterable[str] = (),
+        otlp: OtlpPorts | None = None,
+        token: Token | None = None,
     ) -> None:
+        address = _guarded(resolve(host), token)
         self._hub = hub
-        self._socket = listen(host, port)
-        self.port = int(self._socket.getsockname()[1])
-        self.url = f"http://{HOST}:{self.port}"
-        self._server = _Server(_config(hub, hosts), hub)
-        self._thread = threading.Thread(target=self._run, name="spectrace-server", daemon=True)
+        self._token = token
+        self._sockets = _listening(address, port, otlp if hub.receives else None)
+        self.port, spans_port = (_port_of(self._sockets[place]) for place in (0, -1))
+        self.url = f"http://{address.name()}:{self.port}"
+        intake = grpc = None
         if hub.receives:
-            hub.otlp_endpoint = f"{self.url}/v1/traces"
+            intake = Intake(hub)
+            hub.otlp_endpoint = f"http://{address.name()}:{spans_port}{PATH}"
+            grpc = _grpc_receiver(hub, intake, address, otlp, token)
+        self._server = _Server(_config(hub, intake, hosts, token), hub, grpc)
+        self._thread = threading.Thread(target=self._run, name="spectrace-server", daemon=True)
+
+    @property
+    def entrance(self) -> str:
+        """The address by which a browser gets in; it may hold the token."""
+        return self.url if self._token is None else f"{self.url}/?{QUERY}={self._token.text}"
 
     def start(self) -> None:
         """Begins to serve; returns when the first request would be answered.
@@ -62,17 +104,26 @@ class PageServer:
             SpectraceError: It does not come up.
         """
         self._thread.start()
-        if not self._server.is_up.wait(_START_S) or not self._thread.is_alive():
+        came_up = self._server.is_up.wait(_START_S) and self._thread.is_alive()
+        if self._server.problem is not None:
+            raise self._server.problem
+        if not came_up:
             raise SpectraceError(
                 f"The server of the page does not come up: {_ERRORS.last or 'it is too slow.'}"
             )
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._server.serve([self._socket]))
+            asyncio.run(self._server.serve(self._sockets))
+        except SpectraceError as error:
+            self._server.problem = error
         finally:
-            self._socket.close()
+            self._close()
             self._server.is_up.set()
+
+    def _close(self) -> None:
+        for one in self._sockets:
+            one.close()
 
     def stop(self) -> None:
         """Ends all streams and answers what has begun; takes less than a second."""
@@ -81,7 +132,7 @@ class PageServer:
             self._thread.join(_PATIENT_STOP_S)
             self._server.force_exit = True  # a browser that takes nothing off would hold us up
             self._thread.join(_STOP_S)
-        self._socket.close()
+        self._close()
 
     def __enter__(self) -> PageServer:  # noqa: PYI034 - Self came with Python 3.11
         """Begins to serve, as `start`."""
@@ -99,19 +150,30 @@ class PageServer:
 
 
 class _Server(uvicorn.Server):
-    """Ends the live streams before it waits for its connections, which else never end."""
+    """Ends the live streams before it waits for its connections, which else never end.
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    Attributes:
+        is_up: Set when the first request would be answered, or none ever will.
+        problem: Why it did not come up, where that is known.
+    """
+
+    def __init__(self, config: uvicorn.Config, hub: Hub, grpc: GrpcReceiver | None) -> None:
         super().__init__(config)
         self.is_up = threading.Event()
+        self.problem: SpectraceError | None = None
         self._hub = hub
+        self._grpc = grpc
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._grpc is not None:
+            await self._grpc.start()
         await super().startup(sockets)
         self.is_up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._hub.live.close()
+        if self._grpc is not None:
+            await self._grpc.stop()
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()
@@ -134,12 +196,14 @@ class _KeptErrors(logging.Handler):
 _ERRORS = _KeptErrors()
 
 
-def _config(hub: Hub, hosts: Iterable[str]) -> uvicorn.Config:
+def _config(
+    hub: Hub, intake: Intake | None, hosts: Iterable[str], token: Token | None
+) -> uvicorn.Config:
     logger = logging.getLogger("uvicorn.error")
     logger.propagate = False
     logger.handlers = [_ERRORS]
     return uvicorn.Config(
-        create_app(hub, hosts=hosts),
+        create_app(hub, intake, hosts=hosts, token=token),
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -151,48 +215,45 @@ def _config(hub: Hub, hosts: Iterable[str]) -> uvicorn.Config:
     )
 
 
-def listen(host: str, port: int | None) -> socket.socket:
-    """A socket on loopback.
-
-    Args:
-        host: 127.0.0.1 or localhost.
-        port: As in `PageServer`.
+def _listening(address: Address, port: int | None, otlp: OtlpPorts | None) -> list[socket.socket]:
+    """The sockets for HTTP: that of the page, then that of spans where it is another one.
 
     Raises:
-        SpectraceError: The address is not loopback, or the port is taken.
+        SpectraceError: As `listen`.
     """
-    if host not in (HOST, "localhost"):
-        raise SpectraceError(
-            f"The page cannot listen on {host}: it would be open to everybody there. Leave "
-            f"--host away and reach {HOST} through a tunnel (ssh -L)."
-        )
-    if port is not None:
-        return _bound(port) or _refuse(f"Port {port} is taken: choose another with --port.")
-    tried = range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TRIED)
-    free = next(filter(None, map(_bound, tried)), None)
-    return free or _refuse(
-        f"The ports from {tried[0]} to {tried[-1]} are taken: choose another with --port."
-    )
-
-
-def _refuse(message: str) -> socket.socket:
-    raise SpectraceError(message)
-
-
-def _bound(port: int) -> socket.socket | None:
-    """A listening socket, None if the port is taken.
-
-    Raises:
-        SpectraceError: It cannot be used for another reason.
-    """
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    page = listen(address, port)
+    if otlp is None:
+        return [page]
     try:
-        bound.bind((HOST, port))
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        if error.errno == errno.EADDRINUSE:
-            return None
-        raise SpectraceError(f"Port {port} cannot be used: {error.strerror}.") from error
-    return bound
+        return [page, listen_for_spans(address, otlp.http)]
+    except SpectraceError:
+        page.close()
+        raise
+
+
+def _grpc_receiver(
+    hub: Hub, intake: Intake, address: Address, otlp: OtlpPorts | None, token: Token | None
+) -> GrpcReceiver | None:
+    if otlp is None:
+        return None
+    from spectrace.server.grpc_receiver import GrpcReceiver  # noqa: PLC0415 - as above
+
+    return GrpcReceiver(hub, intake, address, otlp.grpc, token)
+
+
+def _guarded(address: Address, token: Token | None) -> Address:
+    """The address, which others reach only with a token.
+
+    Raises:
+        SpectraceError: Others could reach it without one.
+    """
+    if token is None and not address.is_loopback:
+        raise SpectraceError(
+            f"Without a token the page cannot listen on {address.ip}: it would be open to "
+            f"everybody there. Give one, or reach {HOST} through a tunnel (ssh -L)."
+        )
+    return address
+
+
+def _port_of(listening: socket.socket) -> int:
+    return int(listening.getsockname()[1])

@@ -142,6 +142,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     runs: tuple[RunState, ...]
     otlp_endpoint: str | None
+    grpc_endpoint: str | None
 
 
 def life_of(source: Source, host: str, quiet_s: float) -> tuple[Life, str]:

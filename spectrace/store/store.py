@@ -104,6 +104,11 @@ class CycleStore(ShelfReads):
                 del self._pending[_PENDING_CYCLES:]
             self._ask_to_write_if_due()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether half of the cycles that can wait to be written do."""
+        return len(self._pending) > _PENDING_CYCLES // 2
+
     def _ask_to_write_if_due(self) -> None:
         due = len(self._pending) >= _FLUSH_CYCLES or time.monotonic() - self._written_s >= _FLUSH_S
         if due and self._pending and not self._asked:

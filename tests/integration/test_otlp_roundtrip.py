@@ -29,9 +29,10 @@ from spectrace.model import (
     TimingMode,
 )
 from spectrace.otlp.attributes import MAX_DRAFTS, MAX_VALUES
+from spectrace.otlp.body import PROTOBUF
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.join import CycleCollector, Received
-from spectrace.otlp.receive import PROTOBUF, receive
+from spectrace.otlp.receive import receive
 
 # What the receiver takes: more than a server has, and less than what would flood a reader.
 small = st.integers(0, MAX_VALUES)
@@ -288,7 +289,7 @@ def deliver(
     for spans in requests:
         answer = receive(encode_spans(spans).SerializeToString(), PROTOBUF, None)
         assert answer.batch is not None
-        assert answer.batch.not_stored == 0
+        assert answer.batch.refused.total() == 0
         yield from collector.add(answer.batch, 0.0)
 
 

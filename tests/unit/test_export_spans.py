@@ -17,8 +17,9 @@ from spectrace_exporters.otlp_file import OtlpLines
 
 from spectrace.model import Lane
 from spectrace.otlp import ids
+from spectrace.otlp.body import PROTOBUF
 from spectrace.otlp.join import CycleCollector
-from spectrace.otlp.receive import PROTOBUF, receive
+from spectrace.otlp.receive import receive
 from spectrace.store.extract import Extract
 from tests.helpers.recorded import DEVICE_PARTS, PARTS, cycle_of, record, run_of
 

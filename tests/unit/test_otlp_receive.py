@@ -25,6 +25,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from spectrace.model import (
     Cycle,
     CycleKind,
+    OtherSpan,
     Phase,
     PhaseName,
     Rank,
@@ -34,9 +35,10 @@ from spectrace.model import (
     TimingMode,
 )
 from spectrace.otlp import names
+from spectrace.otlp.body import JSON, MAX_BODY_BYTES, PROTOBUF
 from spectrace.otlp.decode import SpanBatch
 from spectrace.otlp.encode import Encoder
-from spectrace.otlp.receive import JSON, MAX_BODY_BYTES, PROTOBUF, Answer, receive
+from spectrace.otlp.receive import Answer, receive
 
 Spoil: TypeAlias = Callable[[Span], object]
 
@@ -144,6 +146,12 @@ def field(number: int, payload: bytes) -> bytes:
     return bytes([number << 3 | 2, low | 0x80, high]) + payload
 
 
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
 def array(*values: AnyValue) -> AnyValue:
     """An array."""
     return AnyValue(array_value=ArrayValue(values=values))
@@ -180,19 +188,35 @@ def test_gzip_is_understood() -> None:
 
 @pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/protobuf"])
 def test_another_type_is_refused(content_type: str | None) -> None:
-    """415, and the answer names the one type that is understood."""
+    """415, and the answer names the types that are understood."""
     answer = receive(request().SerializeToString(), content_type, None)
 
     assert (answer.status, answer.content_type, answer.batch) == (415, PROTOBUF, None)
     assert PROTOBUF in error(answer)
+    assert JSON in error(answer)
 
 
-def test_json_is_refused_in_json() -> None:
-    """The error comes in the type of the request: a google.rpc.Status as JSON."""
-    answer = receive(b'{"resourceSpans": []}', "application/json; charset=utf-8", None)
+def test_json_is_answered_in_json() -> None:
+    """What is refused of it is said there too, with the count as a text, as protobuf has it."""
+    span = {"traceId": "AB" * 16, "spanId": "cd" * 7, "startTimeUnixNano": "1"}
+    sent = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    good = receive(b'{"resourceSpans": []}', "application/json; charset=utf-8", None)
+    partial = receive(json.dumps(sent).encode(), JSON, None)
 
-    assert (answer.status, answer.content_type, answer.batch) == (415, JSON, None)
-    assert PROTOBUF in json.loads(answer.body)["message"]
+    assert (good.status, good.content_type, good.body) == (200, JSON, b"{}")
+    assert (partial.status, partial.content_type) == (200, JSON)
+    said = json.loads(partial.body)["partialSuccess"]
+    assert said["rejectedSpans"] == "1"
+    assert "span id" in said["errorMessage"]
+
+
+@pytest.mark.parametrize(("body", "encoding"), [(b"[]", None), (b"{}", "gzip"), (b"{", None)])
+def test_bad_json_is_refused_in_json(body: bytes, encoding: str | None) -> None:
+    """The error comes in the type of the request: a google.rpc.Status as JSON, with its code."""
+    answer = receive(body, JSON, encoding)
+
+    assert (answer.status, answer.content_type, answer.batch) == (400, JSON, None)
+    assert json.loads(answer.body)["code"] == 3
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
@@ -366,15 +390,93 @@ def test_a_wrong_resource_rejects_its_spans(span: str, name: str, value: str, co
     assert rejected(post(message))[0] == count
 
 
-def test_spans_of_others_are_counted_and_not_stored() -> None:
-    """Whoever sends his whole tracing here is told what became of it."""
-    message = request()
-    for group in message.resource_spans:
-        group.scope_spans[0].scope.name = "other"
+def foreign() -> tuple[ExportTraceServiceRequest, Span]:
+    """A request with one span as SGLang makes it, and that span."""
+    message = ExportTraceServiceRequest()
+    group = message.resource_spans.add()
+    service = KeyValue(key="service.name", value=AnyValue(string_value="sglang"))
+    group.resource.attributes.append(service)
+    scoped = group.scope_spans.add()
+    scoped.scope.name = "sglang server"
+    span = scoped.spans.add(
+        trace_id=b"\0" * 8 + b"\1" * 8,
+        span_id=b"\2" * 8,
+        name=" Req 0123abcd",
+        start_time_unix_nano=5,
+        end_time_unix_nano=9,
+    )
+    put("rid", AnyValue(string_value="0123abcd-4567"))(span)
+    return message, span
+
+
+def test_spans_of_others_are_kept_as_they_are() -> None:
+    """Whose they are, what they are called, and which request they speak of."""
+    message, _ = foreign()
     answer = post(message)
 
-    assert (answer.status, stored(answer)) == (200, (0, 0, 0))
-    assert rejected(answer) == (4, "Not stored: not a span of spectrace (4).")
+    assert rejected(answer) == (0, "")
+    assert answer.batch is not None
+    assert answer.batch.others == [
+        OtherSpan(
+            trace_id="00" * 8 + "01" * 8,
+            span_id="02" * 8,
+            parent_id="",
+            service="sglang",
+            name="Req 0123abcd",
+            start_ns=5,
+            end_ns=9,
+            request_id="0123abcd-4567",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (setting("trace_id", bytes(16)), "trace id"),
+        (setting("span_id", b"\1"), "span id"),
+        (setting("start_time_unix_nano", 0), "no start"),
+        (setting("end_time_unix_nano", (1 << 64) - 1), "out of bounds"),
+    ],
+)
+def test_a_span_of_others_without_ids_or_times_is_refused(spoil: Spoil, reason: str) -> None:
+    """It is told back as one of ours would be."""
+    message, span = foreign()
+    spoil(span)
+
+    count, text = rejected(post(message))
+    assert count == 1
+    assert reason in text
+
+
+def test_a_span_of_others_that_ends_before_it_starts_has_no_length() -> None:
+    """Clocks of others are theirs to mend."""
+    message, span = foreign()
+    span.end_time_unix_nano = 4
+    batch = post(message).batch
+
+    assert batch is not None
+    assert [(one.start_ns, one.end_ns) for one in batch.others] == [(5, 5)]
+
+
+def test_millions_of_empty_spans_are_refused_before_they_are_read() -> None:
+    """413: each would take two bytes in the body and two hundred in memory."""
+    inner = b"\x12\x00" * 1_000_000
+    scope = b"\x12" + varint(len(inner)) + inner
+    answer = receive(b"\x0a" + varint(len(scope)) + scope, PROTOBUF, None)
+
+    assert (answer.status, answer.batch) == (413, None)
+
+
+def test_a_body_with_as_many_spans_as_fit_is_read() -> None:
+    """More than a mebibyte of spans is nothing to be afraid of."""
+    message = request()
+    spans = message.resource_spans[0].scope_spans[0].spans
+    while message.ByteSize() < 3 << 20:
+        spans.extend([spans[0]] * 1000)
+    answer = post(message)
+
+    assert (answer.status, rejected(answer)) == (200, (0, ""))
 
 
 def test_many_reasons_are_cut() -> None:

@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from spectrace.errors import SpectraceError
+from spectrace.server.address import DEFAULT_PORT, listen, resolve
 from spectrace.server.hub import Hub
-from spectrace.server.run import DEFAULT_PORT, PageServer, listen
+from spectrace.server.run import PageServer
 from spectrace.server.state import Life, Source
 from spectrace.server.static import page_files
 from spectrace.store.recording import open_recording
@@ -256,20 +257,29 @@ def test_the_server_ends_soon_when_a_browser_is_stuck(tmp_path: Path) -> None:
 
 def test_a_taken_default_port_gives_the_next_one() -> None:
     """Two servers find two ports; a third that insists on a taken port is refused."""
-    one, two = listen("127.0.0.1", None), listen("localhost", None)
+    one, two = listen(resolve("127.0.0.1"), None), listen(resolve("localhost"), None)
     ports = [bound.getsockname()[1] for bound in (one, two)]
     assert DEFAULT_PORT <= ports[0] < ports[1]
     with pytest.raises(SpectraceError, match=f"Port {ports[0]} is taken"):
-        listen("127.0.0.1", ports[0])
+        listen(resolve("127.0.0.1"), ports[0])
     one.close()
     two.close()
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org"])  # noqa: S104 - it is to be refused
-def test_other_addresses_than_loopback_are_refused(host: str) -> None:
-    """Without tokens nobody else may look."""
-    with pytest.raises(SpectraceError, match="ssh -L"):
-        listen(host, 0)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "[2001:db8::7]"])  # noqa: S104 - it is to be refused
+def test_other_addresses_than_loopback_are_refused(tmp_path: Path, host: str) -> None:
+    """Without a token nobody else may look."""
+    with open_store(tmp_path) as store, pytest.raises(SpectraceError, match="ssh -L"):
+        PageServer(Hub(store, sink=store), host=host, port=0)
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    """With Nagle's algorithm each would take 40 ms."""
+    with serve(tmp_path) as (server, _, _), httpx.Client() as client:
+        client.get(f"{server.url}/api/state")
+        [connection] = server._server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_a_recording_is_served_like_a_live_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from spectrace.cli.page_options import size_option
-from spectrace.cli.serve import serve
+from spectrace.cli.serve import required_token, serve
 
 APP = typer.Typer()
 APP.command()(serve)
@@ -42,11 +42,32 @@ def test_what_is_no_size_is_refused_with_examples(text: str) -> None:
         size_option(text)
 
 
-def test_other_addresses_are_refused_on_the_command_line() -> None:
-    """Nothing is opened to the network by an option."""
-    result = CliRunner().invoke(APP, ["--host", "0.0.0.0"])  # noqa: S104 - it is to be refused
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])  # noqa: S104 - nothing listens
+def test_beyond_loopback_a_token_is_made(host: str) -> None:
+    """One that nobody can guess, another one each time; on loopback none is needed."""
+    made = [required_token(host, None) for _ in range(2)]
+    assert made[0] is not None
+    assert made[1] is not None
+    assert made[0].text != made[1].text
+    assert len(made[0].text) >= 43  # 32 random bytes in base64
+    assert required_token("127.0.0.1", None) is None
+    assert required_token("localhost", None) is None
+
+
+def test_a_token_that_is_given_is_the_one() -> None:
+    """On any address, loopback as well."""
+    for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - nothing listens
+        token = required_token(host, "0123456789abcdef")
+        assert token is not None
+        assert token.text == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("token", ["short", "sixteen letters!", "päßword-of-sixteen", ""])
+def test_a_token_that_could_not_be_sent_is_refused(token: str) -> None:
+    """And so is one that could be guessed; the message says how to make a good one."""
+    result = CliRunner().invoke(APP, [], env={"SPECTRACE_TOKEN": token or "-"})
     assert result.exit_code == 1
-    assert "ssh -L" in str(result.exception)
+    assert "openssl rand" in str(result.exception)
 
 
 @pytest.mark.parametrize("option", [("--retain", "soon"), ("--max-size", "much")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +17,14 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ship
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from spectrace.otlp.body import MAX_BODY_BYTES, PROTOBUF
 from spectrace.otlp.encode import Encoder
-from spectrace.otlp.receive import MAX_BODY_BYTES, PROTOBUF
-from spectrace.server import receiver
+from spectrace.server import intake, receiver
 from spectrace.server.hub import Hub
 from spectrace.server.run import PageServer
 from spectrace.server.state import Source
 from spectrace.store.store import CycleStore
+from tests.helpers.page import until
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
 HEAD = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
@@ -55,17 +57,15 @@ def test_cycles_that_are_sent_are_stored_and_their_run_is_known(tmp_path: Path) 
         )
         assert (plain.status_code, packed.status_code) == (200, 200)
         assert plain.headers["content-type"] == PROTOBUF
-        end_s = time.monotonic() + 5
-        while store.stats(RUN_A).cycles < 3 and time.monotonic() < end_s:
-            time.sleep(0.01)
+        until(lambda: store.stats(RUN_A).cycles == 3)
         assert store.cycles(RUN_A) == [cycle_of(3), cycle_of(2), cycle_of(1)]
         assert store.runs() == [run_of()]
         [state] = hub.state().runs
         assert (state.run, state.source) == (RUN_A, Source.RECEIVED)
 
 
-def test_foreign_spans_are_told_back(tmp_path: Path) -> None:
-    """A request without anything of ours is answered with 200 and nothing is stored."""
+def test_an_empty_request_is_fine(tmp_path: Path) -> None:
+    """It is answered with 200, and nothing is stored."""
     with receiving(tmp_path) as (url, store, _):
         answer = httpx.post(url, content=b"", headers=HEADERS)
         assert answer.status_code == 200
@@ -77,7 +77,10 @@ def test_what_is_no_otlp_is_refused(tmp_path: Path) -> None:
     """No protobuf is 400, another type 415."""
     with receiving(tmp_path) as (url, _, _):
         assert httpx.post(url, content=b"\xff" * 9, headers=HEADERS).status_code == 400
-        assert httpx.post(url, json={}).status_code == 415
+        assert httpx.post(url, json=[]).status_code == 400
+        assert (
+            httpx.post(url, content=b"", headers={"content-type": "text/plain"}).status_code == 415
+        )
 
 
 def test_too_long_a_body_is_refused_before_it_has_come(tmp_path: Path) -> None:
@@ -124,12 +127,40 @@ def test_more_than_the_memory_set_aside_is_asked_to_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 with Retry-After, and room again once the others are done."""
-    monkeypatch.setattr(receiver, "_WAITING_BYTES", 10)
+    monkeypatch.setattr(intake, "_WAITING_BYTES", 10)
     with receiving(tmp_path) as (url, _, _):
         for _ in range(2):
             answer = httpx.post(url, content=bytes(11), headers=HEADERS)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert httpx.post(url, content=b"", headers=HEADERS).status_code == 200
+
+
+def test_senders_wait_while_the_store_does_not_keep_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 with Retry-After, so that nothing is lost on the way; afterwards it is taken."""
+    with receiving(tmp_path) as (url, store, _):
+        monkeypatch.setattr(CycleStore, "is_behind", True)
+        refused = httpx.post(url, content=body_of(1), headers=HEADERS)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert Status.FromString(refused.content).code == 14
+        monkeypatch.setattr(CycleStore, "is_behind", False)
+        assert httpx.post(url, content=body_of(1), headers=HEADERS).status_code == 200
+        until(lambda: store.stats(RUN_A).cycles == 1)
+
+
+def test_a_store_that_is_half_full_is_behind(tmp_path: Path) -> None:
+    """10,001 of 20,000 cycles wait while its thread is busy, 10,000 are fine."""
+    go = threading.Event()
+    with open_store(tmp_path) as store:
+        store._thread.submit(go.wait)
+        try:
+            store.add([cycle_of(number) for number in range(10_000)], wait=False)
+            assert not store.is_behind
+            store.add([cycle_of(10_000)], wait=False)
+            assert store.is_behind
+        finally:
+            go.set()
 
 
 def test_a_sender_that_goes_away_leaves_no_word_on_the_terminal(

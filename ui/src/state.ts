@@ -6,6 +6,7 @@ import { type CycleId, reachMs } from "./lib/cycle.ts";
 import { type Place, parseHash } from "./lib/hash.ts";
 import { type Load, loadOf } from "./lib/load.ts";
 import { endOf, Skew, until } from "./lib/now.ts";
+import { merged, type TracedRequest } from "./lib/requests.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
 import { isTraced } from "./lib/run.ts";
 import { type Columns, Series } from "./lib/series.ts";
@@ -19,6 +20,7 @@ import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
 export const STRIP_S = 300;
 
 const KEPT_CYCLES = 3000;
+const KEPT_REQUESTS = 500;
 /** Over how long the figures of the page are taken, in s; the server does the same. */
 export const SUMMARY_S = 10;
 const MOST_FROZEN = 10_000;
@@ -71,6 +73,8 @@ export const openRank: Signal<string | null> = signal(null);
 export const onlyOpenRank: Signal<boolean> = signal(false);
 /** Cycles that this browser was too slow for. */
 export const skipped: Signal<number> = signal(0);
+/** What spans of other people say, by their starts. */
+export const requests: Signal<readonly TracedRequest[]> = signal([]);
 /** Whether something arrived that the page does not understand. */
 export const misunderstood: Signal<boolean> = signal(false);
 
@@ -233,6 +237,13 @@ export function takePast(stored: readonly Cycle[]): void {
 /** Takes in what the server says about itself. */
 export function takeState(state: ServerState): void {
   server.value = state;
+}
+
+/** Takes in requests that are new, or of which more is known. */
+export function takeRequests(arrived: readonly TracedRequest[]): void {
+  if (arrived.length > 0) {
+    requests.value = merged(requests.value, arrived, KEPT_REQUESTS);
+  }
 }
 
 /** Notes that cycles between these UNIX times (ms, browser's clock) may never arrive. */

@@ -3,6 +3,7 @@ import { batch, effect } from "@preact/signals";
 import { failed, heard, isSilent, secondsToRetry } from "./lib/connection.ts";
 import { type CycleId, cycleKey } from "./lib/cycle.ts";
 import { WireError } from "./lib/json.ts";
+import { decodeRequests } from "./lib/requests.ts";
 import { decodeCycle, decodeCycles, decodeState } from "./lib/wire.ts";
 import {
   beat,
@@ -19,6 +20,7 @@ import {
   takeCycles,
   takeOutage,
   takePast,
+  takeRequests,
   takeState,
   takeStored,
   unknownRun,
@@ -78,6 +80,7 @@ export function connect(): void {
     takeCycles(decodeCycles(data), Date.now());
     waiting = true;
   });
+  on("requests", (data) => takeRequests(decodeRequests(data)));
   on("state", (data) => takeState(decodeState(data)));
   on("skipped", (data) => {
     const count = (JSON.parse(data) as { cycles?: number }).cycles ?? 0;

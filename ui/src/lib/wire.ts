@@ -182,6 +182,7 @@ export interface ServerState {
   readonly version: string;
   readonly runs: readonly RunState[];
   readonly otlp_endpoint: string | null;
+  readonly grpc_endpoint: string | null;
 }
 
 /** Reads a list of cycles from the JSON text of an event. */
@@ -216,11 +217,11 @@ export function decodeCycle(value: unknown): Cycle {
 /** Reads the state of the server from the JSON text of an event. */
 export function decodeState(json: string): ServerState {
   const state = object(JSON.parse(json), "state");
-  const endpoint = state["otlp_endpoint"];
   return {
     version: text(state, "version", ""),
     runs: list(state["runs"], "runs").map(decodeRun),
-    otlp_endpoint: typeof endpoint === "string" ? endpoint : null,
+    otlp_endpoint: maybeText(state, "otlp_endpoint"),
+    grpc_endpoint: maybeText(state, "grpc_endpoint"),
   };
 }
 

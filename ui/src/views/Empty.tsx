@@ -1,6 +1,7 @@
 // What stands here before there is a run.
-import { server } from "../state.ts";
+import { requests, server } from "../state.ts";
 import { Copy } from "./Copy.tsx";
+import { RequestList } from "./Requests.tsx";
 
 const ATTACH = "spectrace attach --url http://127.0.0.1:30000";
 
@@ -9,7 +10,8 @@ export function Empty({ known }: { readonly known: boolean }) {
   if (!known) {
     return null;
   }
-  const endpoint = server.value?.otlp_endpoint ?? null;
+  const endpoints = [server.value?.otlp_endpoint, server.value?.grpc_endpoint];
+  const open = endpoints.filter((each) => typeof each === "string");
   return (
     <section class="empty">
       <h2 class="sentence">Waiting for cycles.</h2>
@@ -20,13 +22,22 @@ export function Empty({ known }: { readonly known: boolean }) {
         <code class="mono">{ATTACH}</code>
         <Copy text={ATTACH} label="Copy" />
       </div>
-      {endpoint && (
+      {open.length > 0 && (
+        <p>
+          Other machines send here when their exporter has this address, by HTTP
+          {open.length > 1 && " or by gRPC"}:
+        </p>
+      )}
+      {open.map((endpoint) => (
+        <div class="command" key={endpoint}>
+          <code class="mono">{endpoint}</code>
+          <Copy text={endpoint} label="Copy" />
+        </div>
+      ))}
+      {requests.value.length > 0 && (
         <>
-          <p>Other machines send here when their exporter has this address:</p>
-          <div class="command">
-            <code class="mono">{endpoint}</code>
-            <Copy text={endpoint} label="Copy" />
-          </div>
+          <h3>Requests that others traced</h3>
+          <RequestList />
         </>
       )}
     </section>

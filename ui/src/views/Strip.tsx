@@ -8,6 +8,7 @@ import { lastValue } from "../lib/series.ts";
 import { colour, type Theme } from "../lib/tokens.ts";
 import { columns, STRIP_S, stripEndMs, theme } from "../state.ts";
 import { Term } from "./Card.tsx";
+import { RequestTrack } from "./Requests.tsx";
 
 const MINUTE_S = 60;
 const MINUTES = STRIP_S / MINUTE_S;
@@ -30,7 +31,7 @@ interface TrackProps {
   readonly onHover: (place: number | null) => void;
 }
 
-/** Three tracks and their axis. */
+/** Three tracks, one of requests where somebody traces them, and their axis. */
 export function Strip() {
   const hovered = useSignal<number | null>(null);
   const shown = columns.value;
@@ -72,6 +73,7 @@ export function Strip() {
         values={shown.tokensPerS}
         text={rate}
       />
+      <RequestTrack />
       <div class="track timeaxis">
         <div class="gutter caption">{spoken === null ? "" : clock(spoken)}</div>
         <div class="scale caption" aria-hidden="true">

@@ -2,6 +2,7 @@
 import { onlyOpenRank, openRank, rankNames, zoomed } from "../state.ts";
 import { LiveControl } from "./LiveControl.tsx";
 import { Notes } from "./Notes.tsx";
+import { Requests } from "./Requests.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
 
 /** Live control at the left, what is shown at the right. */
@@ -11,6 +12,7 @@ export function Tools() {
       <LiveControl />
       <div class="grow" />
       <span class="caption wide">newest cycle first, each from its own start</span>
+      <Requests />
       <Notes />
       <Ranks />
       <button

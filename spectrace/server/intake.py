@@ -1,0 +1,76 @@
+"""Takes in what senders sent over any protocol, and gives the cycles and spans in it to the hub."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from spectrace.otlp.body import MAX_BODY_BYTES
+from spectrace.otlp.decode import SpanBatch
+from spectrace.otlp.join import CycleCollector, Received
+from spectrace.server.hub import Hub
+from spectrace.server.state import Source
+
+RETRY_S = 1
+"""A sender that cannot be served now may come again after so many seconds."""
+TOO_MUCH = "Too much is being received: send it again later."
+
+_TICK_S = 0.5
+_WAITING_BYTES = 4 * MAX_BODY_BYTES
+_Result = TypeVar("_Result")
+
+
+class Intake:
+    """Decodes in one thread of its own, and knows when there is room for more.
+
+    Args:
+        hub: Where cycles and spans go.
+        clock_s: A clock that never goes back, in s.
+
+    Attributes:
+        waiting_bytes: Of all bodies that are being read or are not decoded yet; whoever reads
+            one counts it here.
+    """
+
+    def __init__(self, hub: Hub, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self.waiting_bytes = 0
+        self._hub = hub
+        self._clock_s = clock_s
+        self._collector = CycleCollector()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-otlp")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether senders have to wait: too much is on its way, or the store does not keep up."""
+        return self.waiting_bytes > _WAITING_BYTES or self._hub.is_behind
+
+    async def decode(self, read: Callable[[], _Result]) -> _Result:
+        """Does a piece of reading in the thread that is there for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    def take(self, batch: SpanBatch) -> None:
+        """Passes on what is whole; to be called within `decode` only."""
+        if batch.others:
+            self._hub.feed_spans(batch.others)
+        self._pass_on(self._collector.add(batch, self._clock_s()))
+
+    async def run(self) -> None:
+        """Gives out cycles whose spans have waited for too long, until it is cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(_TICK_S)
+                await self.decode(self._tick)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _tick(self) -> None:
+        self._pass_on(self._collector.tick(self._clock_s()))
+
+    def _pass_on(self, received: Iterable[Received]) -> None:
+        arrived = list(received)
+        runs = {one.run.run_id: one.run for one in arrived}
+        wanted = {key for key, run in runs.items() if self._hub.put_run(run, Source.RECEIVED)}
+        self._hub.feed(one.cycle for one in arrived if one.run.run_id in wanted)
