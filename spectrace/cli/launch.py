@@ -15,6 +15,7 @@ import typer
 from spectrace.attach.launched import Launched
 from spectrace.attach.ways import Method
 from spectrace.cli.attach import SERVER_DIED, screen_for, tracing
+from spectrace.cli.metering import OtlpMetricsOption
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -120,6 +121,7 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
     otlp_endpoint: OtlpOption = None,
+    otlp_metrics: OtlpMetricsOption = None,
 ) -> None:
     """Start a server and trace it as soon as its ranks are there; Ctrl-C stops both."""
     wanted = Wanted(
@@ -132,6 +134,7 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
         max_size,
         store,
         otlp_endpoint,
+        otlp_metrics,
     )
     screen = screen_for(json=json)
     with stop_on_signals() as stop, output_of(server_log, screen) as output:

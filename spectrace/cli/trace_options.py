@@ -85,6 +85,7 @@ class Wanted:
         max_bytes: How much it keeps at most.
         store: Where it keeps them beyond the end, None for nowhere.
         otlp_endpoint: Where to send cycles, `env`, or None.
+        metrics: Where to push metrics, `same`, `env`, or None.
     """
 
     options: Options
@@ -96,6 +97,7 @@ class Wanted:
     max_bytes: int
     store: Path | None
     otlp_endpoint: str | None
+    metrics: str | None = None
 
 
 def options_of(

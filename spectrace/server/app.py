@@ -13,6 +13,7 @@ from fastapi.sse import EventSourceResponse
 
 from spectrace.server.hub import Hub
 from spectrace.server.live import MOST_LISTENERS
+from spectrace.server.metrics import metrics_router
 from spectrace.server.receiver import Receiver
 from spectrace.server.security import LocalOnly
 from spectrace.server.static import PAGE, page_files
@@ -47,6 +48,8 @@ def create_app(hub: Hub, *, hosts: Iterable[str] = (), page: FilePath = PAGE) ->
     app.include_router(_api(hub))
     if receiver is not None:
         app.add_api_route("/v1/traces", receiver.answer, methods=_METHODS)
+    if hub.receives:
+        app.include_router(metrics_router(hub.meter))
     app.mount("/", page_files(page))
     app.add_middleware(LocalOnly, hosts=tuple(hosts))
     return app
