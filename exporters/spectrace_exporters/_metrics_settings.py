@@ -1,10 +1,11 @@
 """Where metrics go over OTLP and how often: the flag, then the variables of OpenTelemetry.
 
-The official exporters read headers, certificates, timeout and compression by themselves.
+The official exporters read headers and certificates by themselves.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,12 +14,14 @@ import msgspec
 from spectrace.errors import SpectraceError
 
 GRPC, HTTP = "grpc", "http/protobuf"
+COMPRESSIONS = ("gzip", "deflate", "none")
 PATH = "/v1/metrics"
 _TRACES_PATH = "/v1/traces"
 _DEFAULTS = {HTTP: "http://localhost:4318", GRPC: "http://localhost:4317"}
 _GENERAL, _OF_METRICS = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_METRICS_"
 _MS_PER_S = 1000
 _INTERVAL_S = 60.0
+_TIMEOUT_S = 10.0
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +31,8 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
         endpoint: URL, or `host:port` for gRPC.
         protocol: `http/protobuf` or `grpc`.
         interval_s: From one push to the next, in s.
-        uncompressed: The environment wants that in so many words, which the official exporter
-            of gRPC does not read.
+        timeout_s: So long one push takes at most, with all its tries, in s.
+        compression: One of `COMPRESSIONS`.
         delta: Sums and histograms are sent as what has come since the last push that arrived.
         off: Why nothing is pushed, a sentence; empty if it is.
         notices: Sentences on variables that could not be followed.
@@ -38,7 +41,8 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str
     protocol: str
     interval_s: float
-    uncompressed: bool
+    timeout_s: float
+    compression: str
     delta: bool
     off: str
     notices: tuple[str, ...]
@@ -63,7 +67,8 @@ def read_settings(flag: str | None, environ: Mapping[str, str]) -> MetricsSettin
         endpoint=_of_flag(flag, protocol) if flag else _of_environment(environ, protocol),
         protocol=protocol,
         interval_s=_interval_s(environ, notices),
-        uncompressed=_variable("COMPRESSION", environ)[1].strip().lower() == "none",
+        timeout_s=_timeout_s(environ, notices),
+        compression=_compression(environ, notices),
         delta=_is_delta(environ, notices),
         off="" if flag else _off(environ),
         notices=(*notices, *_unfollowed(environ)),
@@ -132,8 +137,34 @@ def _interval_s(environ: Mapping[str, str], notices: list[str]) -> float:
         return _INTERVAL_S
     if text.isdecimal() and int(text) > 0:
         return int(text) / _MS_PER_S
-    notices.append(f"{name} is {text!r}, which it cannot be: it is passed over.")
+    notices.append(_passed_over(name, text))
     return _INTERVAL_S
+
+
+def _timeout_s(environ: Mapping[str, str], notices: list[str]) -> float:
+    """What the official Python exporters take as seconds."""
+    name, text = _variable("TIMEOUT", environ)
+    try:
+        seconds = float(text or _TIMEOUT_S)
+    except ValueError:
+        seconds = 0.0
+    if 0 < seconds < math.inf:
+        return seconds
+    notices.append(_passed_over(name, text))
+    return _TIMEOUT_S
+
+
+def _compression(environ: Mapping[str, str], notices: list[str]) -> str:
+    name, text = _variable("COMPRESSION", environ)
+    compression = text.strip().lower() or "none"
+    if compression in COMPRESSIONS:
+        return compression
+    notices.append(_passed_over(name, text))
+    return "none"
+
+
+def _passed_over(name: str, text: str) -> str:
+    return f"{name} is {text!r}, which it cannot be: it is passed over."
 
 
 def _is_delta(environ: Mapping[str, str], notices: list[str]) -> bool:
@@ -142,7 +173,7 @@ def _is_delta(environ: Mapping[str, str], notices: list[str]) -> bool:
     text = environ.get(name, "").strip()
     known = {"": False, "cumulative": False, "delta": True, "lowmemory": True}
     if text.lower() not in known:
-        notices.append(f"{name} is {text!r}, which is not known: it is passed over.")
+        notices.append(_passed_over(name, text))
     return known.get(text.lower(), False)
 
 

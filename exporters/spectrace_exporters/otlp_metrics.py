@@ -98,6 +98,7 @@ class OtlpMetrics:
         self._stats = PushStats(is_current=bool(settings.off))
         self._lock = threading.Lock()
         self._is_over = bool(settings.off)
+        self._is_pushing = False
         self._closing = threading.Event()
         self._troubled = threading.Event()
         self._official = _official(settings, self._reject)
@@ -113,11 +114,14 @@ class OtlpMetrics:
     def close(self, timeout_s: float = 1.0) -> PushStats:
         """Pushes once more, and gives up what is not gone after `timeout_s` seconds.
 
-        Where the first try of that push fails, it is given up at once.
+        Where a try fails meanwhile, or the last one of a push under way did, it is given up at
+        once.
         """
         if not self._is_over:
             deadline_s = time.monotonic() + timeout_s
-            self._troubled.clear()
+            with self._lock:
+                if not self._is_pushing:  # one under way that has failed before is not waited for
+                    self._troubled.clear()
             self._closing.set()
             while self._worker.is_alive() and not self._troubled.is_set():
                 if time.monotonic() > deadline_s - timeout_s * _GRACE:
@@ -149,12 +153,16 @@ class OtlpMetrics:
             _LOGGER.removeHandler(errors)
 
     def _push(self) -> None:
+        with self._lock:
+            self._is_pushing = True
+            self._troubled.clear()
         try:
             sent = self._send(self._read())
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
             self._note(f"{type(error).__name__}: {error}")
             sent = False
         with self._lock:
+            self._is_pushing = False
             if not self._is_over:
                 self._stats = replace(
                     self._stats,
@@ -193,49 +201,66 @@ def _official(settings: MetricsSettings, reject: Callable[[int, str], None]) -> 
     Raises:
         SpectraceError: It cannot be made of what the environment says.
     """
-    endpoint = settings.endpoint
     try:
-        if settings.protocol == GRPC:
-            import grpc  # noqa: PLC0415 - see above
-            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
-                OTLPMetricExporter,
-            )
-
-            return OTLPMetricExporter(
-                endpoint=endpoint,
-                insecure={"http": True, "https": False}.get(endpoint.partition("://")[0]),
-                compression=grpc.Compression.NoCompression if settings.uncompressed else None,
-                channel_options=_NO_PROXY if is_loopback(_url(endpoint)) else (),  # type: ignore[arg-type]  # grpc takes numbers too
-            )
-        return _official_http(endpoint, reject)
+        make = _official_grpc if settings.protocol == GRPC else _official_http
+        return make(settings, reject)
     except (ValueError, RuntimeError, OSError) as error:  # what it makes of a variable
         raise SpectraceError(
-            f"Metrics cannot be pushed to {endpoint}: {error}", exit_code=2
+            f"Metrics cannot be pushed to {settings.endpoint}: {error}", exit_code=2
         ) from error
+
+
+def _official_grpc(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:
+    """That of gRPC, to which nobody can listen."""
+    import grpc  # noqa: PLC0415 - see above
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - likewise
+        OTLPMetricExporter,
+    )
+
+    del reject
+    endpoint = settings.endpoint
+    compressions = {
+        "gzip": grpc.Compression.Gzip,
+        "deflate": grpc.Compression.Deflate,
+        "none": grpc.Compression.NoCompression,
+    }
+    return OTLPMetricExporter(
+        endpoint=endpoint,
+        insecure={"http": True, "https": False}.get(endpoint.partition("://")[0]),
+        timeout=settings.timeout_s,
+        compression=compressions[settings.compression],
+        channel_options=_NO_PROXY if is_loopback(_url(endpoint)) else (),  # type: ignore[arg-type]  # grpc takes numbers too
+    )
 
 
 def _url(endpoint: str) -> str:
     return endpoint if "//" in endpoint else f"//{endpoint}"
 
 
-def _official_http(endpoint: str, reject: Callable[[int, str], None]) -> MetricExporter:
+def _official_http(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:
     """That of HTTP, with an ear on answers: it does not read what they say.
 
     A proxy of the environment does not get what is meant for this machine.
     """
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - as gRPC's
+    from opentelemetry.exporter.otlp.proto.http import Compression  # noqa: PLC0415 - as gRPC's
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - likewise
         OTLPMetricExporter,
     )
 
     session = requests.Session()
-    session.trust_env = not is_loopback(endpoint)
+    session.trust_env = not is_loopback(settings.endpoint)
 
     def hear(response: requests.Response, *_: Any, **__: Any) -> None:
         if response.status_code < _NO_SUCCESS:
             _hear(response, reject)
 
     session.hooks["response"].append(hear)
-    return OTLPMetricExporter(endpoint=endpoint, session=session)
+    return OTLPMetricExporter(
+        endpoint=settings.endpoint,
+        timeout=settings.timeout_s,
+        compression=Compression(settings.compression),
+        session=session,
+    )
 
 
 class _NoReceiverError(Exception):
@@ -250,6 +275,7 @@ def _hear(response: requests.Response, reject: Callable[[int, str], None]) -> No
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code not in _SUCCESS or kind.startswith("text/"):
+        response.close()
         raise _NoReceiverError(
             f"the answer ({response.status_code}, {kind or 'no type'}) is not that of an OTLP "
             "receiver: look at the address, and for a proxy"

@@ -22,14 +22,14 @@ def count(cycle: Cycle, series: Series) -> None:
 
 def _count_rank(group: str, kind: str, rank: RankCycle, series: Series) -> None:
     """Times of one rank, as `analysis.summary` takes them: of a lane all of them or none."""
+    # Also with 0, so that the first one is seen as an increase.
+    series.add(table.INCOMPLETE, (group, rank.rank, Lane.HOST.value), rank.incomplete)
+    series.add(table.INCOMPLETE, (group, rank.rank, Lane.DEVICE.value), rank.device_incomplete)
     if rank.incomplete:
-        series.add(table.INCOMPLETE, (group, rank.rank, Lane.HOST.value))
-    else:
-        series.observe(table.PROBE_DURATION, (group, rank.rank), rank.probe_ns)
-        _count_lane(group, kind, rank, Lane.HOST, series)
-    if rank.device_incomplete:
-        series.add(table.INCOMPLETE, (group, rank.rank, Lane.DEVICE.value))
-    elif not rank.incomplete:
+        return
+    series.observe(table.PROBE_DURATION, (group, rank.rank), rank.probe_ns)
+    _count_lane(group, kind, rank, Lane.HOST, series)
+    if not rank.device_incomplete:
         _count_lane(group, kind, rank, Lane.DEVICE, series)
 
 
