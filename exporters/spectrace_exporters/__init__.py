@@ -1,12 +1,14 @@
 """Where Cycles go besides the page: one file per format, found by their entry points.
 
-Entry points of the group `spectrace.exporters` come in two kinds, told apart by their names:
+Entry points of the group `spectrace.exporters` come in these kinds, told apart by their names:
 
 - `NAME` names an `ExporterFactory`, which sends the cycles of a session on while it runs. It is
   called with the target that the person named (an URL, None for the format's own default) and
   the run that the cycles belong to.
 - `NAME.file` names a class, or a function without arguments, that gives a `FileExporter`:
   `spectrace export FILE --to NAME` has it write a recording as a file of its format.
+
+- `otlp.metrics` names what pushes metrics, see `otlp_metrics.OtlpMetrics`.
 
 An own format is a class in any package, installed beside spectrace:
 

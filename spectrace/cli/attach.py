@@ -15,6 +15,7 @@ from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.attach.ways import Method
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
+from spectrace.cli.metering import OtlpMetricsOption, pushing, target_of
 from spectrace.cli.otlp_options import (
     OtlpEveryOption,
     OtlpOption,
@@ -49,7 +50,9 @@ from spectrace.cli.trace_options import (
     options_of,
 )
 from spectrace.errors import SpectraceError
+from spectrace.metrics.meter import Meter
 from spectrace.model import Run
+from spectrace.server.metered import MeterTap
 from spectrace.server.open import open_page
 from spectrace.server.security import LOOPBACK
 from spectrace.server.traced import PageTap
@@ -116,8 +119,16 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
         return exit_code(follower.follow(stop, duration_s))
 
 
-def refuse_own_page(endpoint: str, port: int) -> None:
-    """Refuses to send to the page of this very command, which has the cycles already.
+def refuse_own_page(
+    endpoint: str, port: int, option: str = "--otlp-endpoint", what: str = "cycles"
+) -> None:
+    """Refuses to send to the page of this very command, which has it all already.
+
+    Args:
+        endpoint: Where to send.
+        port: Of the page.
+        option: What named the endpoint.
+        what: What would be sent.
 
     Raises:
         SpectraceError: The endpoint is the page.
@@ -126,7 +137,7 @@ def refuse_own_page(endpoint: str, port: int) -> None:
     host = (parts.hostname or "").removesuffix(".")
     if (host in LOOPBACK or host.startswith("127.")) and parts.port == port:
         raise SpectraceError(
-            f"--otlp-endpoint {endpoint} is the page of this command, which has the cycles "
+            f"{option} {endpoint} is the page of this command, which has the {what} "
             "already: name another address, leave the option away, or add --no-page.",
             exit_code=2,
         )
@@ -158,6 +169,7 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
     """
     taps: list[Tap] = []
     exporter = page = None
+    meter, own_port = Meter(), 0
     with ExitStack() as opened:
         if wanted.otlp is not None:
             exporter = opened.enter_context(
@@ -175,7 +187,12 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             if exporter is not None:
                 refuse_own_page(exporter.endpoint, server.port)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
-            page = server.url
+            page, own_port, meter = server.url, server.port, hub.meter
+        if wanted.metrics is not None:
+            target = target_of(wanted.metrics, exporter.endpoint if exporter else None)
+            pusher = opened.enter_context(pushing(target, meter, screen.note))
+            refuse_own_page(pusher.endpoint, own_port, "--otlp-metrics", "metrics")
+        taps.append(MeterTap(meter, exporter.lost if exporter else lambda: 0))
 
         def follow(run: Run, stop: Stop) -> int:
             return trace(
@@ -210,6 +227,7 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
     otlp_protocol: OtlpProtocolOption = None,
     otlp_every: OtlpEveryOption = None,
     otlp_slow: OtlpSlowOption = None,
+    otlp_metrics: OtlpMetricsOption = None,
 ) -> None:
     """Time every speculative decode cycle of a running server; Ctrl-C takes the tracer out."""
     wanted = Wanted(
@@ -222,6 +240,7 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         max_size,
         store,
         otlp_of(otlp_endpoint, otlp_protocol, otlp_every, otlp_slow),
+        otlp_metrics,
     )
     screen = screen_for(json=json)
     with stop_on_signals() as stop:

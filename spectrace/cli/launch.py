@@ -15,6 +15,7 @@ import typer
 from spectrace.attach.launched import Launched
 from spectrace.attach.ways import Method
 from spectrace.cli.attach import SERVER_DIED, screen_for, tracing
+from spectrace.cli.metering import OtlpMetricsOption
 from spectrace.cli.otlp_options import (
     OtlpEveryOption,
     OtlpOption,
@@ -129,6 +130,7 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
     otlp_protocol: OtlpProtocolOption = None,
     otlp_every: OtlpEveryOption = None,
     otlp_slow: OtlpSlowOption = None,
+    otlp_metrics: OtlpMetricsOption = None,
 ) -> None:
     """Start a server and trace it as soon as its ranks are there; Ctrl-C stops both."""
     wanted = Wanted(
@@ -141,6 +143,7 @@ def launch(  # noqa: PLR0913, PLR0917 - the options of the command
         max_size,
         store,
         otlp_of(otlp_endpoint, otlp_protocol, otlp_every, otlp_slow),
+        otlp_metrics,
     )
     screen = screen_for(json=json)
     with stop_on_signals() as stop, output_of(server_log, screen) as output:

@@ -76,6 +76,7 @@ class Wanted:
         max_bytes: How much it keeps at most.
         store: Where it keeps them beyond the end, None for nowhere.
         otlp: Where to send cycles, and which; None for nowhere.
+        metrics: Where to push metrics, `same`, `env`, or None.
     """
 
     options: Options
@@ -87,6 +88,7 @@ class Wanted:
     max_bytes: int
     store: Path | None
     otlp: Otlp | None
+    metrics: str | None = None
 
 
 def options_of(

@@ -14,6 +14,7 @@ from fastapi.sse import EventSourceResponse
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
+from spectrace.server.metrics import metrics_router
 from spectrace.server.receiver import PATH, Receiver
 from spectrace.server.security import Guard
 from spectrace.server.static import PAGE, page_files
@@ -58,6 +59,8 @@ def create_app(
     app.include_router(_api(hub))
     if intake is not None:
         app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)
+    if hub.receives:
+        app.include_router(metrics_router(hub.meter))
     app.mount("/", page_files(page))
     app.add_middleware(Guard, hosts=tuple(hosts), token=token)
     return app

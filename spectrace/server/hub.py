@@ -13,6 +13,7 @@ import msgspec
 
 from spectrace import __version__
 from spectrace.analysis.summary import summarize
+from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
 from spectrace.server.requests import MAX_REQUESTS, Requests
@@ -78,6 +79,8 @@ class Hub:
         store: What the page reads from.
         live: The browsers that listen.
         requests: What other people's spans say; on the event loop only.
+        meter: The metrics. Cycles that are received reach it through here, those of a session
+            that is traced here by a tap of their own, which also works without a page.
         otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
         grpc_endpoint: The same by gRPC.
     """
@@ -92,6 +95,7 @@ class Hub:
         self.store = store
         self.live = Live()
         self.requests = Requests()
+        self.meter = Meter()
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
         self._sink = sink
@@ -132,6 +136,8 @@ class Hub:
                 entry = self._entries[run.run_id] = _Entry(run, source)
             entry.run, entry.ended, entry.seen_s = run, None, self._clock_s()
             self._make_room(entry)
+        if source is Source.RECEIVED:
+            self.meter.put_run(run)
         if is_news and self._sink is not None:
             self._sink.put_run(run)
         return True
@@ -140,7 +146,11 @@ class Hub:
         others = (one for one in self._entries.values() if one is not newcomer)
         idle = sorted((one for one in others if not one.is_traced_here), key=lambda one: one.seen_s)
         for one in idle[: max(0, len(self._entries) - _RUNS)]:
-            del self._entries[one.run.run_id]
+            self._forget(one.run.run_id)
+
+    def _forget(self, run_id: str) -> None:
+        del self._entries[run_id]
+        self.meter.forget(run_id)
 
     def tell(self, run_id: str, facts: RunFacts) -> None:
         """Takes in what a source knows about its run beside the cycles."""
@@ -166,13 +176,18 @@ class Hub:
         It never waits; when nothing is passed on for long, the oldest are left out.
         """
         now_s = self._clock_s()
+        received = []
         with self._lock:
             for cycle in cycles:
                 entry = self._entries.get(cycle.run_id)
                 if entry is not None and cycle.ranks:
                     entry.fed_s = entry.seen_s = now_s
                     self._waiting.append(cycle)
+                    if entry.source is Source.RECEIVED:
+                        received.append(cycle)
             del self._waiting[:-_WAITING_CYCLES]
+        if received:
+            self.meter.add(received)
 
     def feed_spans(self, spans: Iterable[OtherSpan]) -> None:
         """Takes in spans of other people; when nothing is passed on, the oldest are left out."""
@@ -240,7 +255,7 @@ class Hub:
             for run_id, entry in list(self._entries.items()):
                 is_quiet = entry.seen_s < before_s and not entry.is_traced_here
                 if is_quiet and entry.stats.cycles and run_id not in held:
-                    del self._entries[run_id]
+                    self._forget(run_id)
 
     def encoded_state(self) -> bytes:
         """The JSON of the state."""

@@ -14,8 +14,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spectrace_exporters.otlp import OtlpExporter
 
+from spectrace.otlp.body import PROTOBUF as PROTOBUF_TYPE
 from spectrace.otlp.join import CycleCollector, Received
-from spectrace.otlp.receive import PROTOBUF as PROTOBUF_TYPE
 from spectrace.otlp.receive import receive
 from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF, Endpoint, serving
 from tests.helpers.recorded import cycle_of, run_of
@@ -110,7 +110,8 @@ def joined(requests: list[ExportTraceServiceRequest]) -> list[Received]:
     for request in requests:
         answer = receive(request.SerializeToString(), PROTOBUF_TYPE, None)
         assert answer.batch is not None
-        assert answer.batch.not_stored == 0
+        assert not answer.batch.refused
+        assert not answer.batch.others
         received += collector.add(answer.batch, 0.0)
     return received
 

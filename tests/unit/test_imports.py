@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attach": {"model", "collect", "probe.layout", "probe.engines"},
     "otlp": {"model"},
     "store": {"model"},
-    "server": {"model", "otlp", "store", "analysis", "attach"},
-    "cli": {"model", "collect", "analysis", "attach", "store", "server", "probe.layout"},
+    "metrics": {"model"},
+    "server": {"model", "otlp", "store", "analysis", "attach", "metrics"},
+    "cli": {"model", "collect", "analysis", "attach", "store", "server", "metrics", "probe.layout"},
 }
 FREE = {"errors"}
 

@@ -1,0 +1,104 @@
+"""Pushes the metrics of a session over OTLP, where the command line asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import typer
+
+from spectrace.cli.exporting import loaded
+from spectrace.errors import SpectraceError
+from spectrace.metrics.meter import Meter
+
+_FROM_ENVIRONMENT = "env"
+_SAME = "same"
+_TRACES_PATH = "/v1/traces"
+
+OtlpMetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp-metrics",
+        metavar="URL",
+        help="Push metrics there over OTLP, such as http://127.0.0.1:4318; `same` for where "
+        "--otlp-endpoint sends, `env` for what OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or "
+        "OTEL_EXPORTER_OTLP_ENDPOINT says. The page has them at /metrics in any case.",
+        show_default=False,
+    ),
+]
+
+
+class PushStats(Protocol):
+    """What a pusher says of its work."""
+
+    def loss(self) -> str:
+        """One sentence on what did not arrive, empty if everything did."""
+
+
+class Pusher(Protocol):
+    """What the entry point `otlp.metrics` makes."""
+
+    endpoint: str
+    notices: Sequence[str]
+
+    def close(self, timeout_s: float = 1.0) -> PushStats:
+        """Pushes once more, and gives up what is not gone in time."""
+
+
+@contextmanager
+def pushing(target: str | None, meter: Meter, note: Callable[[str], None]) -> Iterator[Pusher]:
+    """What pushes the metrics of a meter, until the block ends, and then within a second.
+
+    Args:
+        target: As `target_of` gives it.
+        meter: The meter.
+        note: Takes sentences: on what could not be followed, on what did not arrive.
+
+    Raises:
+        SpectraceError: It is not installed here, or the target cannot be one.
+    """
+    pusher: Pusher = loaded("otlp.metrics")(target, meter.read)
+    for notice in pusher.notices:
+        note(notice)
+    try:
+        yield pusher
+    except SpectraceError:  # nothing was traced, or not to the end: there is enough to say
+        pusher.close(0.0)
+        raise
+    except BaseException:
+        pusher.close()
+        raise
+    loss = pusher.close().loss()
+    if loss:
+        note(f"To {pusher.endpoint}: {loss}")
+
+
+def target_of(named: str, traces_endpoint: str | None) -> str | None:
+    """Where metrics go, None for what the environment says.
+
+    Args:
+        named: The value of `--otlp-metrics`.
+        traces_endpoint: Where traces go, None for nowhere.
+
+    Raises:
+        SpectraceError: They are to go to the same place as traces, and that is none.
+    """
+    if named == _FROM_ENVIRONMENT:
+        return None
+    if named != _SAME:
+        return named
+    parts = urlsplit(traces_endpoint or "")
+    path = parts.path.rstrip("/")
+    if not parts.netloc or (path and not path.endswith(_TRACES_PATH)):
+        raise SpectraceError(
+            "--otlp-metrics same: "
+            + (
+                f"{traces_endpoint} does not tell where metrics go: name their address."
+                if traces_endpoint
+                else "traces are not sent: add --otlp-endpoint, or name the address of metrics."
+            ),
+            exit_code=2,
+        )
+    return urlunsplit(parts._replace(path=path.removesuffix(_TRACES_PATH)))

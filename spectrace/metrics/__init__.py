@@ -1,0 +1,1 @@
+"""What spectrace measures as time series: counted from Cycles, for Prometheus and OTLP alike."""
