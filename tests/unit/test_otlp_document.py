@@ -36,9 +36,10 @@ def test_the_table_is_that_of_the_code() -> None:
 
 
 def test_every_variable_that_is_read_is_described() -> None:
-    """Those that stand in the exporter's own files, and no others of its batches."""
+    """Those that stand in the exporter's own files; those of metrics are in docs/metrics.md."""
     files = (ROOT / "exporters/spectrace_exporters").glob("*.py")
-    read = {name for file in files for name in re.findall(r'"(OTEL_\w+)"', file.read_text())}
+    texts = [file.read_text() for file in files if "metrics" not in file.name]
+    read = {name for text in texts for name in re.findall(r'"(OTEL_\w+)"', text)}
     assert read
     shorter = DOCUMENT.replace("[_TRACES]", "")
     assert {name for name in read if f"`{name}`" not in shorter} == set()
