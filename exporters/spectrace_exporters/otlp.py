@@ -25,7 +25,7 @@ MAX_BATCH_SPANS = Settings().batch_spans
 """So many spans go into one request, unless the environment says otherwise."""
 
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_STUCK_S = 0.3  # at the end nobody waits longer for an endpoint that has given no answer yet
+_STUCK = 0.25  # and no more than this part is waited for who has given no answer yet
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 8.0
 _LONGEST_WAIT_S = 60.0  # whatever the other side asks for
@@ -143,23 +143,23 @@ class OtlpExporter:
         """
         if not self._over.is_set():
             deadline_s = time.monotonic() + timeout_s
-            self._finish(deadline_s - timeout_s * _GRACE)
+            self._finish(deadline_s - timeout_s * _GRACE, timeout_s * _STUCK)
             self._over.set()
             self._sender.close()  # which ends what is under way, where the protocol can
             self._worker.join(max(0.0, min(deadline_s - time.monotonic(), _ENDED_S)))
             self._give_up()
         return self.stats
 
-    def _finish(self, until_s: float) -> None:
+    def _finish(self, until_s: float, stuck_s: float) -> None:
         """Lets the worker send what waits, as long as that has any prospect."""
         self._nobody_there = False  # who waits to try again does so at once
         with self._news:
             self._closing.set()
             self._news.notify()
-        stuck_s = time.monotonic() + _STUCK_S
+        patient_until_s = time.monotonic() + stuck_s
         while self._worker.is_alive() and (now_s := time.monotonic()) < until_s:
             tried_s = self._tried_s
-            stuck = not self._heard and tried_s and now_s > max(tried_s + _STUCK_S, stuck_s)
+            stuck = not self._heard and tried_s and now_s > max(tried_s + stuck_s, patient_until_s)
             if self._nobody_there or stuck:
                 return
             self._worker.join(_POLL_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import socket
 import ssl
 import sys
 import threading
@@ -162,7 +163,7 @@ def _serving_http(endpoint: Endpoint, port: int, certificate: Certificate | None
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate.file)
             context.load_cert_chain(certificate.file, certificate.key)
             context.verify_mode = ssl.CERT_REQUIRED
-            server.socket = context.wrap_socket(server.socket, server_side=True)
+            server.tls = context
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -181,6 +182,20 @@ class _Http(ThreadingHTTPServer):
 
     daemon_threads = True
     endpoint: Endpoint
+    tls: ssl.SSLContext | None = None
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Takes a connection; hands are shaken when it is first read, in a thread of its own."""
+        connection, address = super().get_request()
+        if self.tls is None:
+            return connection, address
+        try:
+            connection.getpeername()  # one that has gone again must not be wrapped: it leaks
+        except OSError:
+            connection.close()
+            raise
+        tls = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return tls, address
 
     def handle_error(self, *_: object) -> None:
         """Says nothing: a client may go while it is being answered."""

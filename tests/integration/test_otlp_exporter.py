@@ -167,7 +167,7 @@ def test_cycles_arrive_without_anybody_closing(backend: Backend) -> None:
 
     assert exporter.stats.sent_spans == 2 * SPANS
     assert backend.spans().count(("spectrace-host", "decode_cycle")) == 2
-    exporter.close()
+    exporter.close(timeout_s=20.0)
 
 
 def test_no_request_has_more_spans_than_a_batch(backend: Backend) -> None:
@@ -193,7 +193,7 @@ def test_a_cycle_without_results_is_held_back(backend: Backend) -> None:
     wait_until(lambda: exporter.stats.sent_cycles == 2)
     wait_until(lambda: exporter.stats.sent_cycles == 3)
 
-    assert exporter.close().sent_cycles == 3
+    assert exporter.close(timeout_s=20.0).sent_cycles == 3
 
 
 def test_closing_a_dead_endpoint_takes_a_second_and_says_what_is_lost(
@@ -253,7 +253,7 @@ def test_what_is_refused_counts_as_failed(
     backend.answers = [(400, b"")]
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.add(cycles(2))
-    stats = exporter.close()
+    stats = exporter.close(timeout_s=20.0)
 
     assert (stats.failed_cycles, stats.failed_spans) == (2, 2 * SPANS)
     assert "400" in stats.last_error
@@ -279,7 +279,7 @@ def test_rejected_spans_are_heard_of(backend: Backend) -> None:
     backend.answers = [(200, answer)]
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.add(cycles(1))
-    stats = exporter.close()
+    stats = exporter.close(timeout_s=20.0)
 
     assert (stats.sent_cycles, stats.rejected_spans, stats.last_error) == (1, 3, "too old")
     assert "3 were rejected" in stats.loss()
@@ -291,7 +291,7 @@ def test_an_answer_that_is_no_protobuf_is_none(backend: Backend) -> None:
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.add(cycles(1))
 
-    stats = exporter.close()
+    stats = exporter.close(timeout_s=20.0)
     assert (stats.sent_cycles, stats.failed_cycles) == (0, 1)
     assert "not that of an OTLP receiver" in stats.last_error
 
@@ -302,7 +302,7 @@ def test_a_cycle_that_cannot_be_encoded_does_not_end_the_worker(backend: Backend
     exporter.add([replace(cycle(1), ranks=())])
     wait_until(lambda: exporter.stats.failed_cycles == 1)
     exporter.add([cycle(2)])
-    stats = exporter.close()
+    stats = exporter.close(timeout_s=20.0)
 
     assert (stats.sent_cycles, stats.failed_cycles) == (1, 1)
     assert "no rank" in stats.last_error
@@ -313,7 +313,7 @@ def test_a_better_known_run_is_used_from_then_on(backend: Backend) -> None:
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.run = replace(RUN, engine="sglang 0.5.23")
     exporter.add([cycle(1)])
-    exporter.close()
+    exporter.close(timeout_s=20.0)
 
     values = [
         pair.value.string_value
@@ -332,7 +332,7 @@ def test_the_environment_names_service_headers_and_endpoint(
     monkeypatch.setenv("OTEL_SERVICE_NAME", "llama")
     exporter = OtlpExporter(None, RUN, interval_s=0.0)
     exporter.add(cycles(1))
-    exporter.close()
+    exporter.close(timeout_s=20.0)
 
     assert exporter.endpoint == f"{backend.url}/somewhere"
     assert backend.headers[0]["authorization"] == "Bearer x"
@@ -342,7 +342,7 @@ def test_the_environment_names_service_headers_and_endpoint(
 def test_a_closed_exporter_takes_nothing(backend: Backend) -> None:
     """What is added after the end is neither sent nor counted."""
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
-    stats = exporter.close()
+    stats = exporter.close(timeout_s=20.0)
     exporter.add(cycles(1))
 
     assert exporter.stats == stats

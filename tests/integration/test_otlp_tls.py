@@ -56,7 +56,7 @@ def test_who_shows_a_certificate_that_nobody_knows_gets_nothing(
     with serving(protocol, certificate=certificate) as endpoint:
         exporter = OtlpExporter(endpoint.url, run_of(), protocol=protocol, interval_s=0.0)
         exporter.add([cycle_of(1)])
-        stats = exporter.close(timeout_s=5.0)
+        stats = exporter.close(timeout_s=20.0)
 
     assert (stats.sent_cycles, stats.lost_cycles, endpoint.requests) == (0, 1, [])
     assert stats.last_error
