@@ -100,10 +100,10 @@ class Series:
             times: How often.
         """
         series = self._buckets[histogram]
-        key = _bounded(values, series)
-        buckets = series.get(key)
+        buckets = series.get(values)
         if buckets is None:
-            buckets = series[key] = _Buckets(len(histogram.bounds))
+            new = _Buckets(len(histogram.bounds))
+            buckets = series.setdefault(_bounded(values, series), new)
         buckets.counts[bisect_left(histogram.bounds, observed)] += times
         buckets.total += observed * times
 

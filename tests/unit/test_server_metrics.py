@@ -34,11 +34,9 @@ def serving(tmp_path: Path) -> Iterator[tuple[str, Hub]]:
             yield f"{server.url}/metrics", hub
 
 
-def cycles_of(text: str) -> dict[str, float]:
-    """Cycles by run."""
-    [family] = (
-        one for one in text_string_to_metric_families(text) if one.name == "spectrace_cycles"
-    )
+def by_run(text: str, name: str) -> dict[str, float]:
+    """The values of a metric by run."""
+    [family] = (one for one in text_string_to_metric_families(text) if one.name == name)
     return {sample.labels["run"]: sample.value for sample in family.samples}
 
 
@@ -50,12 +48,13 @@ def test_cycles_that_are_received_count_once(tmp_path: Path) -> None:
         MeterTap(hub.meter).tell(run_of(RUN_B), Session().facts(), ())
         hub.feed(cycle_of(number) for number in range(5))
         hub.feed(cycle_of(number) for number in range(7))
-        hub.feed([cycle_of(1, run_id=RUN_B)])
         MeterTap(hub.meter).feed([cycle_of(1, run_id=RUN_B)])
         hub.meter.settle()
+        hub.feed([cycle_of(1, run_id=RUN_B)])
         answer = httpx.get(url)
     assert answer.status_code == 200
-    assert cycles_of(answer.text) == {RUN_A: 7, RUN_B: 1}
+    assert by_run(answer.text, "spectrace_cycles") == {RUN_A: 7, RUN_B: 1}
+    assert by_run(answer.text, "spectrace_late_reports") == {RUN_A: 0, RUN_B: 0}
 
 
 def test_a_run_that_the_hub_forgets_is_gone_from_the_metrics(tmp_path: Path) -> None:
