@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -122,27 +122,22 @@ def test_what_is_pushed_is_the_sum_of_the_cycles_that_were_given(
     assert numbers[key("spectrace.attach.stall", rank="TP0", part="stop")] > 0
 
 
-@pytest.mark.parametrize("page", [True, False])
 def test_a_command_pushes_what_it_sums_up_itself(
-    server: SimulatedServer, backend: Endpoint, page: bool
+    server: SimulatedServer, backend: Endpoint
 ) -> None:
-    """With its page, where the same can be scraped, and without it."""
+    """And has it on its page, where it can be scraped meanwhile."""
     port = free_port()
-    more: Sequence[str] = ("--port", str(port)) if page else ("--no-page",)
-    process = start("attach", str(server.pid), "--json", "--otlp-metrics", backend.url, *more)
-    found = scraped(port, least_cycles=50) if page else {}
-    if not page:
-        assert process.stdout is not None
-        process.stdout.readline()
+    more = ("--port", str(port), "--otlp-metrics", backend.url)
+    process = start("attach", str(server.pid), "--json", *more)
+    found = scraped(port, least_cycles=50)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 0, errors
     assert_is_the_summary(backend.requests[-1], last_report(output)["summary"])
-    if page:
-        host = found["spectrace_cycle_duration_seconds_count"]
-        assert host == len(RANKS) * found["spectrace_cycles_total"]
-        assert found["spectrace_accept_length_count"] == 2 * found["spectrace_cycles_total"]
+    cycles = found["spectrace_cycles_total"]
+    assert found["spectrace_cycle_duration_seconds_count"] == len(RANKS) * cycles
+    assert found["spectrace_accept_length_count"] == 2 * cycles  # requests in each
 
 
 def test_an_endpoint_that_is_dead_holds_nothing_up(
