@@ -43,14 +43,15 @@ def reports(*arguments: str, enough: int) -> tuple[list[dict[str, Any]], str, fl
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_cycles_of_a_server_arrive(server: SimulatedServer, protocol: str) -> None:
-    """Each as one trace of its own; the report counts what arrived, and nothing is lost."""
+    """The report counts what arrived, and nothing is lost of what a busy machine can take."""
     with serving(protocol) as endpoint:
         arguments = ["--otlp-endpoint", endpoint.url, "--otlp-protocol", protocol]
-        found, said, _ = reports(str(server.pid), *arguments, enough=2)
+        found, said, _ = reports(str(server.pid), *arguments, "--otlp-every", "20", enough=2)
 
     exported = found[-1]["exported"]
     assert (exported["sent_spans"], exported["lost_spans"]) == (endpoint.accepted, 0)
-    assert exported["sent_cycles"] >= found[-1]["summary"]["cycles"] > 0
+    assert exported["sent_cycles"] + exported["unsampled_cycles"] >= found[-1]["summary"]["cycles"]
+    assert exported["sent_cycles"] > 0
     assert "lost" not in said
 
 
