@@ -16,7 +16,6 @@ from tests.helpers.command import TIMEOUT_S, start
 from tests.helpers.otlp_endpoint import GRPC, PROTOBUF, PROTOCOLS, serving
 from tests.helpers.simulated_server import SimulatedServer
 
-
 REQUEST_S = 60  # so long a request would wait for its answer
 
 
