@@ -251,8 +251,11 @@ def listening(behave: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("protocol", [GRPC, PROTOBUF])
 @pytest.mark.parametrize("behave", ["mute", "half-closed", "dead"])
-def test_who_never_answers_costs_what_was_sent_and_no_time(protocol: str, behave: str) -> None:
-    """Everything is lost and counted; closing takes no longer than it may."""
+def test_who_never_answers_costs_what_was_sent_and_no_time(
+    protocol: str, behave: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is lost and counted; closing does not wait for a request that takes a minute."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     with listening(behave) as url:
         exporter = OtlpExporter(url, run_of(), protocol=protocol, interval_s=0.0)
         exporter.add([cycle_of(number, RANKS) for number in range(1, 101)])
@@ -263,7 +266,7 @@ def test_who_never_answers_costs_what_was_sent_and_no_time(protocol: str, behave
 
     assert (stats.sent_spans, stats.lost_spans, stats.lost_cycles) == (0, 100 * SPANS, 100)
     assert stats.last_error
-    assert took_s < 5  # of a request that waits for 10 s; a busy machine has time
+    assert took_s < 30
 
 
 @EACH_PROTOCOL
