@@ -37,6 +37,7 @@ TOKENS = 24
 LONG_TOKENS = 90
 CROWD = 8
 TIMEOUT_S = 60.0
+TRIES = 5
 
 VERIFY = (
     PhaseName.VERIFY_PREPARE,
@@ -267,10 +268,14 @@ class TestTwoSteps(OfOneDraft):
             with ThreadPoolExecutor(CROWD) as pool:
                 return list(pool.map(crowded, range(CROWD)))
 
-        observed = observe(server.pid, work)
-        assert [answer.completion_tokens for answer in observed.answers] == [LONG_TOKENS] * CROWD
-        assert "Retract requests" in server.log_path.read_text()
-        assert_the_servers_counts(observed.answers, observed.collected)
+        for _ in range(TRIES):  # on a busy machine they may not all be there at once
+            observed = observe(server.pid, work)
+            lengths = [answer.completion_tokens for answer in observed.answers]
+            assert lengths == [LONG_TOKENS] * CROWD
+            assert_the_servers_counts(observed.answers, observed.collected)
+            if "Retract requests" in server.log_path.read_text():
+                return
+        raise AssertionError("the server put no request back")
 
     def test_a_prompt_may_come_in_chunks(self, server: CpuServer) -> None:
         """Each chunk is a cycle of kind `extend`, and the last one brings the first token."""
