@@ -28,6 +28,7 @@ from spectrace.model import Rank
 from spectrace.probe.layout import Seat, State, Word
 
 _POLL_S = 0.001
+_DYING_S = 0.5
 
 
 def put_in(
@@ -86,8 +87,11 @@ def put_in(
 def _check_content(pid: int, interpreter: Interpreter) -> None:
     """Makes sure that the files we looked into are what the process has in its memory."""
     name = elf.changed(pid, interpreter)
-    if name and not procfs.is_alive(pid):
-        raise ptrace.TargetGone(pid)
+    deadline = time.monotonic() + _DYING_S
+    while name and time.monotonic() < deadline:  # one that ends loses its memory first
+        if not procfs.is_alive(pid):
+            raise ptrace.TargetGone(pid)
+        time.sleep(_POLL_S)
     if name:
         raise SpectraceError(
             f"The memory of process {pid} and its file {interpreter.name} differ at {name}: "
