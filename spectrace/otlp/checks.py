@@ -18,13 +18,25 @@ def check_ids(span: Span) -> None:
     Raises:
         RefusedError: One of them is none.
     """
-    trace_id, span_id = span.trace_id, span.span_id
-    if len(trace_id) != _TRACE_ID_BYTES or trace_id == _NO_TRACE:
-        raise RefusedError(f"the trace id is not {_TRACE_ID_BYTES} bytes, or all zero")
-    if len(span_id) != _SPAN_ID_BYTES or span_id == _NO_SPAN:
-        raise RefusedError(f"the span id is not {_SPAN_ID_BYTES} bytes, or all zero")
+    _check_place(span.trace_id, span.span_id, "the")
     if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
         raise RefusedError(f"the parent's span id is not {_SPAN_ID_BYTES} bytes")
+
+
+def check_link(link: Span.Link) -> None:
+    """Checks the ids of a link.
+
+    Raises:
+        RefusedError: One of them is none.
+    """
+    _check_place(link.trace_id, link.span_id, "a link's")
+
+
+def _check_place(trace_id: bytes, span_id: bytes, whose: str) -> None:
+    if len(trace_id) != _TRACE_ID_BYTES or trace_id == _NO_TRACE:
+        raise RefusedError(f"{whose} trace id is not {_TRACE_ID_BYTES} bytes, or all zero")
+    if len(span_id) != _SPAN_ID_BYTES or span_id == _NO_SPAN:
+        raise RefusedError(f"{whose} span id is not {_SPAN_ID_BYTES} bytes, or all zero")
 
 
 def check_times(start_ns: int, end_ns: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -34,7 +34,7 @@ from spectrace.otlp.attributes import (
     RefusedError,
     choice,
 )
-from spectrace.otlp.checks import check_ids, check_times
+from spectrace.otlp.checks import check_ids, check_link, check_times
 from spectrace.otlp.others import OtherReader
 
 _RUN_ID = re.compile("[0-9a-f]{32}")
@@ -186,7 +186,7 @@ class _RootReader:
         if span.name != names.ROOT_SPAN:
             raise RefusedError(f"the span is no {names.ROOT_SPAN} and names no rank")
         attributes = Attributes(span.attributes)
-        cycle = _read_cycle(self._run.run_id, attributes)
+        cycle = _read_cycle(self._run.run_id, attributes, _linked_spans(span.links))
         trace = int.from_bytes(span.trace_id, "big")
         if trace != ids.trace_id(cycle.run_id, cycle.group, cycle.number):
             raise RefusedError("the trace id is not that of the cycle")
@@ -297,7 +297,7 @@ def _read_run(attributes: Attributes) -> Run:
     )
 
 
-def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
+def _read_cycle(run_id: str, attributes: Attributes, spans: Mapping[str, str]) -> Cycle:
     return Cycle(
         run_id=run_id,
         group=attributes.text(names.GROUP),
@@ -308,7 +308,7 @@ def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
         topk=attributes.integer(names.TOPK, high=MAX_DRAFTS),
         draft_tokens=attributes.integer(names.DRAFT_TOKENS, high=MAX_DRAFTS),
         ranks=(),
-        requests=_read_requests(attributes) if names.REQUEST_IDS in attributes else None,
+        requests=_read_requests(attributes, spans) if names.REQUEST_IDS in attributes else None,
         padded_batch=attributes.optional_integer(names.PADDED_BATCH, high=MAX_INT32),
         context_tokens_sum=attributes.optional_integer(names.CONTEXT_TOKENS_SUM),
         context_tokens_max=attributes.optional_integer(names.CONTEXT_TOKENS_MAX),
@@ -317,7 +317,7 @@ def _read_cycle(run_id: str, attributes: Attributes) -> Cycle:
     )
 
 
-def _read_requests(attributes: Attributes) -> tuple[RequestRow, ...]:
+def _read_requests(attributes: Attributes, spans: Mapping[str, str]) -> tuple[RequestRow, ...]:
     request_ids = attributes.texts(names.REQUEST_IDS)
     count = len(request_ids)
     drafts = attributes.integers(names.CORRECT_DRAFTS, low=_NOT_VERIFIED, high=MAX_DRAFTS)
@@ -332,11 +332,24 @@ def _read_requests(attributes: Attributes) -> tuple[RequestRow, ...]:
             output_tokens=output_tokens,
             overshoot=is_overshoot,
             health_check=is_health_check,
+            span=spans.get(request_id),
         )
         for request_id, correct_drafts, output_tokens, is_overshoot, is_health_check in zip(
             request_ids, drafts, output, overshoot, health_check, strict=True
         )
     )
+
+
+def _linked_spans(links: Iterable[Span.Link]) -> dict[str, str]:
+    """The server's own spans of requests, by request id, as `RequestRow.span` has them."""
+    spans = {}
+    for link in links:
+        attributes = Attributes(link.attributes)
+        if names.LINKED_REQUEST in attributes:
+            check_link(link)
+            request_id = attributes.text(names.LINKED_REQUEST)
+            spans[request_id] = f"{link.trace_id.hex()}-{link.span_id.hex()}"
+    return spans
 
 
 def _check_lengths(length: int, *arrays: tuple[int, ...]) -> None:
