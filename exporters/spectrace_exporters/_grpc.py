@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]  # ships no types
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # likewise
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -167,13 +168,14 @@ def _short(details: str) -> str:
 def _wait_s(error: Any) -> float | None:
     """What the other side says of when to try again, in either form that senders of it use."""
     trailers = dict(error.trailing_metadata() or ())
-    if _RETRY_INFO in trailers:
-        return _seconds(RetryInfo.FromString(trailers[_RETRY_INFO]))
-    status = Status.FromString(trailers.get(_DETAILS, b""))
-    for detail in status.details:
-        retry_info = RetryInfo()
-        if detail.Unpack(retry_info):
-            return _seconds(retry_info)
+    with suppress(DecodeError):  # what cannot be read says nothing
+        if _RETRY_INFO in trailers:
+            return _seconds(RetryInfo.FromString(trailers[_RETRY_INFO]))
+        status = Status.FromString(trailers.get(_DETAILS, b""))
+        for detail in status.details:
+            retry_info = RetryInfo()
+            if detail.Unpack(retry_info):
+                return _seconds(retry_info)
     return None
 
 

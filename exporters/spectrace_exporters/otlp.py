@@ -270,7 +270,7 @@ class OtlpExporter:
     def _pause(self, outcome: Outcome, backoff_s: float) -> None:
         """Waits for as long as the other side asks for, else no longer than until the end."""
         if outcome.wait_s is not None:
-            self._over.wait(min(outcome.wait_s, _LONGEST_WAIT_S))
+            self._over.wait(min(max(outcome.wait_s, backoff_s), _LONGEST_WAIT_S))
             return
         spread = 1 + _JITTER * (2 * random.random() - 1)  # noqa: S311 - no secret
         (self._over if self._closing.is_set() else self._closing).wait(backoff_s * spread)

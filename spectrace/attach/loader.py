@@ -26,8 +26,8 @@ _KEPT_IN = """\
 try:
  import gc
  g=gc.isenabled()
- gc.disable()
  try:
+  gc.disable()
 {body}
  finally:
   if g:gc.enable()

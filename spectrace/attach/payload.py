@@ -138,7 +138,7 @@ def _compiled(
         done = own_python.run(executable, owner, _COMPILE, given=given)
     except (OSError, subprocess.SubprocessError):
         return None
-    if done.returncode:
+    if done.returncode or len(done.stdout) < _NUMBERS.size:
         return None
     version, hexversion = interpreter
     # Not looked into any further: it may come from another user.

@@ -128,6 +128,7 @@ class TappedSession:
             return self._session.detach()
         finally:
             self._feed(self._session.last_cycles)
-            self._tell()
-            for tap in self._taps:
-                tap.end(self._session.run, why)
+            run, facts, stalls = self._session.run, self._session.facts(), self._session.stall()
+            for tap in self._taps:  # one by one: those behind an exporter tell what it has lost
+                tap.tell(run, facts, stalls)
+                tap.end(run, why)

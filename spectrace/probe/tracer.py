@@ -411,6 +411,15 @@ class Tracer:
             return None
         return number, *looked
 
+    def _look_at_spans(self, requests: list[tuple[Any, int, bool]]) -> None:
+        """Learns the server's own spans; where they are not what they were, nothing of them."""
+        try:
+            if self._recorder.spans is not None:
+                self._recorder.spans.look(requests)
+        except Exception as error:  # noqa: BLE001 - nothing may reach the server
+            faults.pass_on(error)
+            self._recorder.spans = None
+
     def _after_results(self, scheduler: Any, result: Any, before: _Before) -> None:
         recorder = self._recorder
         number, requests, context = before
@@ -423,7 +432,7 @@ class Tracer:
             if correct is None or len(correct) != len(requests):
                 correct = (None,) * len(requests)
             if recorder.spans is not None:
-                recorder.spans.look(requests)
+                self._look_at_spans(requests)
             recorder.results(
                 number,
                 [

@@ -1,1 +1,1 @@
-"""Serves the page, its API and live stream, and receives OTLP, on loopback only."""
+"""Serves the page, its API and live stream, and receives OTLP,."""

@@ -144,7 +144,7 @@ class _TokenOnly(aio.ServerInterceptor):
 
     def __init__(self, token: Token) -> None:
         self._token = token
-        self._refuse: _Handler = grpc.unary_unary_rpc_method_handler(_refuse)
+        self._refuse: _Handler = grpc.stream_unary_rpc_method_handler(_refuse)
 
     async def intercept_service(
         self,
@@ -162,5 +162,5 @@ class _TokenOnly(aio.ServerInterceptor):
         return self._refuse
 
 
-async def _refuse(_message: bytes, context: _Context) -> bytes:
+async def _refuse(_messages: object, context: _Context) -> bytes:
     await context.abort(grpc.StatusCode.UNAUTHENTICATED, ASKED_FOR)

@@ -69,7 +69,8 @@ class Guard:
             return PlainTextResponse(reason + "\n", 403)
         if self._token is None or _shows(headers, self._token):
             return None
-        shown = QueryParams(scope["query_string"]).get(QUERY, "")
+        # Of a token that was typed in as it is: a plus sign means a space there, and it has none.
+        shown = QueryParams(scope["query_string"]).get(QUERY, "").replace(" ", "+")
         if scope["method"] == "GET" and self._token.equals(shown):
             return _remembering(scope["path"], self._token)
         return _asking(scope["path"], headers.get("content-type"))

@@ -48,7 +48,7 @@ def test_the_cycles_of_a_server_arrive(server: SimulatedServer, protocol: str) -
     """The report counts what arrived, and nothing is lost of what a busy machine can take."""
     with serving(protocol) as endpoint:
         arguments = ["--otlp-endpoint", endpoint.url, "--otlp-protocol", protocol]
-        found, said, _ = reports(str(server.pid), *arguments, "--otlp-every", "20", enough=2)
+        found, said, _ = reports(str(server.pid), *arguments, "--otlp-every", "50", enough=2)
 
     exported = found[-1]["exported"]
     assert (exported["sent_spans"], exported["lost_spans"]) == (endpoint.accepted, 0)

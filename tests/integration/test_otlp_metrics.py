@@ -204,7 +204,7 @@ def test_a_dead_endpoint_is_given_up_within_a_second(
     before_s = time.monotonic()
     stats = pusher.close(timeout_s=1.0)
 
-    assert time.monotonic() - before_s < 2  # on a machine however busy
+    assert time.monotonic() - before_s < 5  # its tries would go on for 10
     assert (stats.sent, stats.is_current) == (0, False)
     assert "the last metrics did not arrive" in stats.loss()
     assert "refused" in stats.last_error
@@ -226,7 +226,7 @@ def test_a_mute_endpoint_is_given_up_within_a_second(
     before_s = time.monotonic()
     stats = pusher.close(timeout_s=1.0)
 
-    assert time.monotonic() - before_s < 2
+    assert time.monotonic() - before_s < 5
     assert longest_s < 5  # the endpoint would have held it up for 10
     assert (stats.sent, stats.is_current) == (0, False)
     assert pusher.close() == stats

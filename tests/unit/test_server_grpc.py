@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,22 @@ def test_without_the_token_nobody_gets_in(tmp_path: Path, shown: str | None) -> 
             assert code_of(refused) is grpc.StatusCode.UNAUTHENTICATED
         for scheme in ("Bearer", "bearer"):
             assert call(collector, b"", token=f"{scheme} {TOKEN.text}") == b""
+
+
+def test_without_the_token_no_message_is_waited_for(tmp_path: Path) -> None:
+    """A call that never sends one is refused: it would hold a place for ever."""
+    with collecting(tmp_path, TOKEN) as collector, grpc.insecure_channel(collector.grpc) as channel:
+        over = threading.Event()
+
+        def never() -> Iterator[bytes]:
+            over.wait(30)
+            yield b""
+
+        export: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(METHOD)
+        with pytest.raises(grpc.RpcError) as refused:
+            export(never(), timeout=10)
+        over.set()
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_a_taken_port_that_was_asked_for_is_an_error(tmp_path: Path) -> None:

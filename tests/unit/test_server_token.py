@@ -72,6 +72,17 @@ def test_a_browser_shows_it_once(collector: Collector, client: httpx.Client) -> 
     assert client.get("/").status_code == 200
 
 
+def test_a_token_with_a_plus_sign_opens_the_page(tmp_path: Path) -> None:
+    """Typed in as it is it means a space; base64 has it."""
+    token = Token("c2VjcmV0+c2VjcmV0/==")
+    with collecting(tmp_path, token) as collector:
+        for address in (
+            collector.server.entrance,
+            f"{collector.server.url}/?token=c2VjcmV0%2Bc2VjcmV0/==",
+        ):
+            assert httpx.get(address).status_code == 303
+
+
 def test_the_way_in_leads_nowhere_else(client: httpx.Client) -> None:
     """An address with another host behind its slashes stays here."""
     answer = client.get(f"{client.base_url}//evil.example/%2e%2e?token={TOKEN.text}")
