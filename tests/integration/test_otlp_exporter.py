@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -123,20 +122,6 @@ def backend() -> Iterator[Backend]:
         yield server
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture
-def dead_url() -> str:
-    """An endpoint on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
-@pytest.fixture
-def mute_url() -> Iterator[str]:
-    """An endpoint that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +35,7 @@ from tests.helpers.metered import (
     resource_of,
 )
 from tests.helpers.recorded import cycle_of, run_of
+from tests.integration.attach_targets import wait_until
 
 CYCLES = [cycle_of(number, ranks=3) for number in range(40)]
 OFTEN_S = 0.02
@@ -56,32 +56,6 @@ def meter() -> Meter:
     meter.add(CYCLES)
     meter.settle()
     return meter
-
-
-@pytest.fixture
-def dead_url() -> str:
-    """An endpoint on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
-@pytest.fixture
-def mute_url() -> Iterator[str]:
-    """An endpoint that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Waits until something is so.
-
-    Raises:
-        AssertionError: It was not in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_what_arrives_are_the_sums_of_the_cycles(backend: Endpoint, meter: Meter) -> None:
