@@ -24,17 +24,29 @@ PROBE_MODULES = (
     "timers",
     "ranges",
     "request_spans",
+    "skipped",
     "recorder",
     "hooks",
     "engines.sglang",
     "engines.sglang_rows",
     "older",
+    "leaving",
     "tracer",
 )
 
 # Of no use to a server on a CPU without a tool, to one of a new release or that traces no requests,
-# or before the probe is armed.
-LATE_MODULES = ("clock", "timers", "ranges", "request_spans", "engines.sglang_rows", "older")
+# to one that keeps every cycle, before the probe is armed, or before it leaves.
+LATE_MODULES = (
+    "faults",
+    "clock",
+    "timers",
+    "ranges",
+    "request_spans",
+    "skipped",
+    "engines.sglang_rows",
+    "older",
+    "leaving",
+)
 
 ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text
 
@@ -42,13 +54,29 @@ _PROBE = Path(__file__).parent.parent / "probe"
 _NUMBERS = struct.Struct("<II")  # in front of what `_COMPILE` writes: version, loader's length
 _MARSHAL_VERSION = 2  # plain values only: every Python reads it
 
-# A module that is needed late stays where it is: memory that a server has not touched before
-# costs it more than anything else of loading.
+# What a server has not touched before costs it more than anything else of loading, and of that
+# strings most: each is looked up among all that it knows. So a module that is needed late stays
+# where it is, annotations stay out, and functions in classes go by their plain names.
 _COMPILE = """\
-import sys, json, marshal
+import sys, ast, json, marshal
 sources, late, loader = json.load(sys.stdin)
+class Bare(ast.NodeTransformer):
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.generic_visit(node)
+    def visit_AnnAssign(self, node):
+        bare = ast.Assign([node.target], node.value) if node.value else ast.Pass()
+        return ast.copy_location(bare, node)
+def plainly_named(code):
+    inner = (plainly_named(c) if isinstance(c, type(code)) else c for c in code.co_consts)
+    named = {"co_qualname": code.co_name} if hasattr(code, "co_qualname") else {}
+    return code.replace(co_consts=tuple(inner), **named)
 def compiled(source, name):
-    return compile(source, name, "exec", dont_inherit=True, optimize=2)
+    tree = ast.fix_missing_locations(Bare().visit(ast.parse(source)))
+    return plainly_named(compile(tree, name, "exec", dont_inherit=True, optimize=2))
 parts, behind = [], b""
 for name, source in reversed(sources):
     code = compiled(source, f"<spectrace probe {name}>")

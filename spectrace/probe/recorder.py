@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
+from . import skipped  # loaded when first used: see bootstrap
 from .layout import (
     LAG_SHIFT,
     LOW_HALF,
@@ -162,7 +163,7 @@ class Recorder:
         self._mode = self._asked = Mode.OFF
         self._syncing = self._on_device = self._slow = self._told = self._late = False
         self._every = 0
-        self._skipped = _Skipped()
+        self._skipped: skipped.Skipped | None = None  # until it samples
         self._later: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held_ns = 0  # when the cycle began that was first to be held back, 0 for none
         self._last_number = self.number = 0
@@ -232,6 +233,8 @@ class Recorder:
         self._every = every
         self._skipping = every > 1 and self.number % every != 0
         if self._skipping:
+            if self._skipped is None:
+                self._skipped = skipped.Skipped()
             return
         if every > 1:
             self._flags |= CycleFlag.SAMPLED
@@ -421,7 +424,7 @@ class Recorder:
             self._charge_marks(count)
         self._cycles += 1
         self._probe_ns += self._own_ns
-        if self._skipping:
+        if self._skipping and self._skipped is not None:
             self._skipped.add_cycle(number, end_ns - self._start_ns)
             self._hold_back()
         else:
@@ -604,7 +607,7 @@ class Recorder:
             context: Tokens of the requests before this cycle, their sum and the greatest.
             load: Requests queued and running.
         """
-        if self._every > 1 and number % self._every:
+        if self._skipped is not None and self._every > 1 and number % self._every:
             self._skipped.add_results(rows)
         else:
             self._put_off(self._write_results, (number, rows, context, load))
@@ -640,7 +643,7 @@ class Recorder:
 
     def flush_skipped(self) -> None:
         """Writes what sampling left out since the last time."""
-        if self._skipped.something:
+        if self._skipped is not None and self._skipped.something:
             self._put_off(self._ring.skipped, (self._skipped.take(),))
 
     def device(self, *record: Any) -> None:
@@ -654,53 +657,3 @@ def _shortened(request_id: str) -> str:
     Python keeps the hash of a string that it has hashed: this takes no time with its length.
     """
     return f"{request_id[:_LONGEST_ID]}…{hash(request_id) & LOW_HALF:08x}"
-
-
-class _Skipped:
-    """Sums of the cycles that sampling left out."""
-
-    __slots__ = ("_correct", "_count", "_first", "_last", "_tokens", "_total_ns", "_verifies")
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._clear()
-
-    def _clear(self) -> None:
-        self._count = self._total_ns = self._verifies = self._correct = self._tokens = 0
-        self._first = 0
-
-    @property
-    def something(self) -> bool:
-        """Whether there is anything to write."""
-        return bool(self._count or self._verifies or self._tokens)
-
-    def add_cycle(self, number: int, length_ns: int) -> None:
-        """Counts a cycle."""
-        if not self._count:
-            self._first = number
-        self._count += 1
-        self._last = number
-        self._total_ns += length_ns
-
-    def add_results(self, rows: Sequence[tuple[str, int | None, int, bool]]) -> None:
-        """Counts what a cycle brought; overshoot brings nothing."""
-        for _, correct, tokens, overshoot in rows:
-            if not overshoot:
-                self._tokens += tokens
-                if correct is not None:
-                    self._verifies += 1
-                    self._correct += correct
-
-    def take(self) -> tuple[int, ...]:
-        """The sums as `layout.SKIPPED`, which begin anew."""
-        sums = (
-            self._count,
-            self._first,
-            self._last,
-            self._total_ns,
-            self._verifies & LOW_HALF,
-            self._correct & LOW_HALF,
-            self._tokens & LOW_HALF,
-        )
-        self._clear()
-        return sums

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
-from . import faults, older, ranges, request_spans, timers  # loaded when first used: see bootstrap
+# The modules named whole are loaded when first used: see bootstrap.
+from . import faults, leaving, older, ranges, request_spans, timers
 from .engines import sglang as engine
-from .engines import sglang_rows  # as they are
+from .engines import sglang_rows
 from .hooks import (
     Patches,
     after_call,
@@ -24,21 +23,19 @@ from .hooks import (
 )
 from .layout import (
     NO_TOOL,
-    QUIET_NS,
     TOOL_VARIABLES,
     UNKNOWN,
     CycleFlag,
     Graph,
     Kind,
     Ph,
-    RecordType,
     State,
     Word,
 )
 from .recorder import HOLD, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from .engines.sglang_releases import Chosen
     from .ring import RingWriter
@@ -64,26 +61,34 @@ class Tracer:
     Args:
         ring: The ring, already mapped.
         forget: Called last when the probe leaves; removes its modules.
+
+    Attributes:
+        active: The hooks do something.
+        ring: As the argument.
+        recorder: Where they mark phases.
+        patches: The functions that stand wrapped.
+        info: What is known of this server, by name.
+        forget: As the argument.
     """
 
     def __init__(self, ring: RingWriter, forget: Callable[[], None]) -> None:
-        self._ring = ring
-        self._forget = forget
-        self._recorder = Recorder(ring, fail=self.fail)
-        self._recorder.hold = 2 * HOLD
-        self._recorder.health_checks = engine.HEALTH_CHECK_PREFIX
+        self.ring = ring
+        self.forget = forget
+        self.recorder = Recorder(ring, fail=self.fail)
+        self.recorder.hold = 2 * HOLD
+        self.recorder.health_checks = engine.HEALTH_CHECK_PREFIX
         self._counters: timers.Counters | None = None
-        self._patches = Patches()
+        self.patches = Patches()
         self._hooked: list[str] = []
         self._missing: list[str] = []
-        self._info: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
         self._kinds: dict[Any, int] = {}
         self._padded = self._counts = ""
         self._older: older.Older | None = None
         self._sizes: tuple[tuple[str, int], ...] = ()
         self._has_extend = False
         self._worker_known = self._installed = self._sized = False
-        self._active = False
+        self.active = False
         self._drain_at_ns = 0
 
     def arm(self) -> None:
@@ -98,7 +103,7 @@ class Tracer:
             raise LookupError(f"{engine.SCHEDULER_MODULE} is not loaded in this process")
         version = getattr(sys.modules.get("sglang"), "__version__", "of unknown release")
         torch = getattr(sys.modules.get("torch"), "__version__", "")
-        self._info = {
+        self.info = {
             "engine": f"sglang {version}",
             "python": sys.version.split()[0],
             "torch": str(torch),
@@ -106,14 +111,14 @@ class Tracer:
         try:
             self._hook_scheduler(scheduler)  # what is known is told with the worker, at its cycle
             # A reader that dies before its first sign of life must not leave the probe behind.
-            self._ring.words[Word.HEARTBEAT_NS] = now()
+            self.ring.words[Word.HEARTBEAT_NS] = now()
         except BaseException:  # a signal handler's too: half armed is worse than not at all
-            self._active = False
-            self._patches.restore()
+            self.active = False
+            self.patches.restore()
             raise
 
     def _hook_scheduler(self, scheduler: type) -> None:
-        self._active = True
+        self.active = True
         for name, make in (
             (engine.RUN_BATCH, self._wrap_run_batch),
             (engine.PROCESS_RESULT, self._wrap_process_result),
@@ -121,7 +126,7 @@ class Tracer:
         ):
             self._hook(scheduler, name, make)
         if self._missing:
-            raise LookupError(f"{self._info['engine']} has no {', '.join(self._missing)}")
+            raise LookupError(f"{self.info['engine']} has no {', '.join(self._missing)}")
 
     def fail(self, error: BaseException) -> None:
         """Writes down an error of the probe's own and takes the probe out.
@@ -129,23 +134,17 @@ class Tracer:
         Raises:
             BaseException: The error itself, where it is the server's.
         """
-        faults.pass_on(error)
-        if not self._active:
+        try:
+            fail = leaving.fail
+        except Exception:  # noqa: BLE001 - nothing may reach the server
+            self.active = False  # its code cannot be had: what stands there does nothing any more
             return
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
-        text = f"{type(error).__name__}: {error} at {place}"
-        self._info["error"] = text
-        with suppress(Exception):
-            self._ring.text(RecordType.ERROR, 0, text)
-        self._leave(State.FAILED)
+        fail(self, error)
 
     def _hook(self, holder: type, name: str, make: Callable[[Function], Function]) -> None:
         owner = holder_of(holder, name)
         label = f"{holder.__name__}.{name}"
-        if owner is not None and self._patches.put(owner, name, make):
+        if owner is not None and self.patches.put(owner, name, make):
             self._hooked.append(label)
         else:
             self._missing.append(label)
@@ -156,7 +155,7 @@ class Tracer:
         owner = _owner_at(start, place)
         if isinstance(owner, type):
             self._hook(owner, name, make)
-        elif owner is not None and self._patches.put(owner, name, make):
+        elif owner is not None and self.patches.put(owner, name, make):
             self._hooked.append(f"{place.rpartition('.')[2]}.{name}")
         else:
             self._missing.append(f"{place.rpartition(':')[2] or engine.SCHEDULER_CLASS}.{name}")
@@ -169,7 +168,7 @@ class Tracer:
         algorithm = str(getattr(algorithm, "name", algorithm))
         speculates = algorithm not in engine.NO_ALGORITHM
         self._learn_kinds(type(batch.forward_mode), speculates=speculates)
-        version = self._info["engine"].rpartition(" ")[2]
+        version = self.info["engine"].rpartition(" ")[2]
         worker = _worker_of(scheduler)
         chosen = sglang_rows.choose(version, type(worker), speculates=speculates)
         self._follow_rows(scheduler, chosen)
@@ -177,7 +176,7 @@ class Tracer:
         self._hook_worker(start, chosen)
         self._hook_graphs(start, chosen)
         device = str(getattr(scheduler, "device", ""))
-        self._info.update(
+        self.info.update(
             worker=type(worker).__name__,
             known_worker=bool(chosen.worker),
             row=chosen.name,
@@ -188,8 +187,8 @@ class Tracer:
             no_device_timing=self._make_timers(device),
         )
         self._make_ranges()
-        self._tell()
-        words = self._ring.words
+        self.tell()
+        words = self.ring.words
         words[Word.INSTALL_NS] = now() - began_ns
         words[Word.STATE] = State.TRACING
         self._installed = True
@@ -214,7 +213,7 @@ class Tracer:
             (name, getattr(arguments, argument, None) or 0) for name, argument in engine.SIZES
         )
         if getattr(arguments, engine.TRACES_REQUESTS, False):
-            self._recorder.spans = request_spans.RequestSpans()
+            self.recorder.spans = request_spans.RequestSpans()
         self._sized = bool(chosen.sizes)
         self._missing += chosen.lacks
         where, self._counts, surplus = chosen.counts
@@ -224,7 +223,7 @@ class Tracer:
             self._older = older.Older(chosen, staged=stages > 1)
 
     def _hook_worker(self, start: _Start, chosen: Chosen) -> None:
-        recorder = self._recorder
+        recorder = self.recorder
         for path, enter, leave in chosen.targets:
             if enter == engine.TARGET:
                 make = around_target(recorder)
@@ -240,7 +239,7 @@ class Tracer:
 
     def _hook_graphs(self, start: _Start, chosen: Chosen) -> None:
         """Hooks what tells graphs and eager runs apart, and the steps of an eager draft."""
-        recorder = self._recorder
+        recorder = self.recorder
         self._padded = chosen.padded
         if chosen.step:
             self._hook_path(start, chosen.step, before_call(recorder, recorder.mark_step))
@@ -261,7 +260,7 @@ class Tracer:
         if kind == "cpu":
             return "The server runs on the CPU, which has no timing events."
         counters = self._counters = timers.Counters()
-        recorder = self._recorder
+        recorder = self.recorder
         recorder.sync, recorder.boundaries, reason = timers.make_timers(
             torch, kind, recorder.device, counters
         )
@@ -270,15 +269,15 @@ class Tracer:
     def _make_ranges(self) -> None:
         """Lets other tools hear of the cycles, if one can listen."""
         if any(map(os.environ.get, TOOL_VARIABLES)):
-            self._recorder.ranges, self._info["ranges"] = ranges.make_ranges(sys.modules)
+            self.recorder.ranges, self.info["ranges"] = ranges.make_ranges(sys.modules)
         else:
-            self._info["ranges"] = NO_TOOL
+            self.info["ranges"] = NO_TOOL
 
     def _note_end_of_ranges(self, error: str) -> None:
         """Tells that NVTX failed; the ranges have switched themselves off."""
-        self._recorder.ranges = None
-        self._info["ranges"] = f"NVTX off: it failed with {error}"
-        self._tell()
+        self.recorder.ranges = None
+        self.info["ranges"] = f"NVTX off: it failed with {error}"
+        self.tell()
 
     def _note_sizes(self, args: tuple[Any, ...]) -> None:
         try:
@@ -287,17 +286,17 @@ class Tracer:
             for name, usual in self._sizes:
                 size = getattr(worker, name, usual)
                 sizes.append(usual if size is None else size)
-            self._recorder.speculate(*sizes)
+            self.recorder.speculate(*sizes)
             if self._has_extend:
-                self._recorder.ran(Graph.DRAFT_EXTEND, Graph.EAGER)  # unless its graph is called
+                self.recorder.ran(Graph.DRAFT_EXTEND, Graph.EAGER)  # unless its graph is called
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
 
     def _wrap_run_batch(self, original: Function) -> Function:
-        recorder = self._recorder
+        recorder = self.recorder
 
         def run_batch(scheduler: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._active:
+            if self.active:
                 self._before_run(scheduler, batch, now())
             if not recorder.open:
                 return original(scheduler, batch, *args, **kwargs)
@@ -313,7 +312,7 @@ class Tracer:
         return run_batch
 
     def _after_run(self, scheduler: Any, batch: Any, result: Any) -> None:
-        recorder = self._recorder
+        recorder = self.recorder
         began_ns = now()
         try:
             if self._older is None:
@@ -336,15 +335,15 @@ class Tracer:
 
     def _before_run(self, scheduler: Any, batch: Any, time_ns: int) -> None:
         try:
-            if not self._ring.is_wanted(time_ns):
-                self._finish(time_ns)
+            if not self.ring.is_wanted(time_ns):
+                leaving.finish(self, time_ns)
                 return
             if not self._worker_known:
                 self._install(scheduler, batch)
                 time_ns = now()
-            recorder = self._recorder
+            recorder = self.recorder
             if recorder.pending:
-                self._drain(time_ns)
+                self.drain(time_ns)
             if recorder.ranges is not None and recorder.ranges.error:
                 self._note_end_of_ranges(recorder.ranges.error)
             # By the value: hashing an enum's member runs Python.
@@ -357,38 +356,38 @@ class Tracer:
             self.fail(error)
         except BaseException:
             if not self._installed:  # half installed is worse than not at all
-                self._leave(State.FAILED)
+                leaving.leave(self, State.FAILED)
             raise
 
-    def _drain(self, time_ns: int) -> None:
+    def drain(self, time_ns: int) -> None:
         """Takes in device times that have come, and keeps count of those that never will."""
         counters = self._counters
         if counters is None:  # nothing here times the device
             return
-        self._recorder.drain(time_ns)
-        words = self._ring.words
+        self.recorder.drain(time_ns)
+        words = self.ring.words
         words[Word.NO_EVENT] = counters.no_event
         words[Word.EVENT_LOST] = counters.lost
         words[Word.EVENT_CAPTURING] = counters.capturing
         words[Word.EVENT_OTHER_STREAM] = counters.other_stream
-        if counters.failure and not self._info.get("no_device_timing"):
-            self._info["no_device_timing"] = counters.failure
-            self._tell()
+        if counters.failure and not self.info.get("no_device_timing"):
+            self.info["no_device_timing"] = counters.failure
+            self.tell()
 
     def _wrap_process_result(self, original: Function) -> Function:
         def process_batch_result(
             scheduler: Any, batch: Any, result: Any, *args: Any, **kwargs: Any
         ) -> Any:
-            before = self._before_results(batch, result) if self._active else None
+            before = self._before_results(batch, result) if self.active else None
             value = original(scheduler, batch, result, *args, **kwargs)
-            if before is not None and self._active:
+            if before is not None and self.active:
                 self._after_results(scheduler, result, before)
             return value
 
         return process_batch_result
 
     def _before_results(self, batch: Any, result: Any) -> _Before | None:
-        recorder = self._recorder
+        recorder = self.recorder
         older_one = self._older
         if result is None or not self._installed:  # what old overlap schedulers begin with
             return None
@@ -414,14 +413,14 @@ class Tracer:
     def _look_at_spans(self, requests: list[tuple[Any, int, bool]]) -> None:
         """Learns the server's own spans; where they are not what they were, nothing of them."""
         try:
-            if self._recorder.spans is not None:
-                self._recorder.spans.look(requests)
+            if self.recorder.spans is not None:
+                self.recorder.spans.look(requests)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             faults.pass_on(error)
-            self._recorder.spans = None
+            self.recorder.spans = None
 
     def _after_results(self, scheduler: Any, result: Any, before: _Before) -> None:
-        recorder = self._recorder
+        recorder = self.recorder
         number, requests, context = before
         try:
             since = recorder.mark_stamped(Ph.SCHEDULE) if recorder.timing else now()
@@ -452,11 +451,11 @@ class Tracer:
             self.fail(error)
 
     def _wrap_idle(self, original: Function) -> Function:
-        recorder = self._recorder
+        recorder = self.recorder
 
         def on_idle(*args: Any, **kwargs: Any) -> Any:
-            if self._active:
-                words = self._ring.words
+            if self.active:
+                words = self.ring.words
                 calls = words[_IDLE_CALLS] = words[_IDLE_CALLS] + 1
                 due = recorder.open or not calls % _IDLE_CALLS_BETWEEN_CLOCKS or recorder.pending
                 if due or words[_COMMAND]:
@@ -467,103 +466,31 @@ class Tracer:
 
     def _on_idle(self, time_ns: int) -> None:
         try:
-            recorder = self._recorder
+            recorder = self.recorder
             if recorder.open:
                 recorder.end(time_ns, CycleFlag.ENDED_IDLE)
                 recorder.flush_skipped()
             if recorder.pending and time_ns >= self._drain_at_ns:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
-                self._drain(time_ns)
+                self.drain(time_ns)
             recorder.flush()
-            if not self._ring.is_wanted(time_ns):
-                self._finish(time_ns)
+            if not self.ring.is_wanted(time_ns):
+                leaving.finish(self, time_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
 
-    def _finish(self, time_ns: int) -> None:
-        """Leaves at a cycle boundary; where no reader is left it also removes its file."""
-        recorder = self._recorder
-        if recorder.open:
-            recorder.end(time_ns)
-        recorder.flush_skipped()
-        self._drain(time_ns)
-        recorder.flush()
-        abandoned = time_ns - self._ring.words[Word.HEARTBEAT_NS] > QUIET_NS
-        path = self._ring.path() if abandoned else ""
-        self._leave(State.DETACHED)
-        if path:
-            Path(path).unlink(missing_ok=True)
-
-    def leave_now(self, time_ns: int) -> None:
-        """Leaves if that was asked for, in the midst of whatever the server does; never raises."""
-        try:
-            if self._active and not self._ring.is_wanted(time_ns):
-                self._recorder.raised()  # a cycle that runs is cut off here, not ended
-                self._finish(time_ns)
-        except Exception as error:  # noqa: BLE001 - nothing may reach the server
-            self.fail(error)
-
-    def _tell(self) -> None:
-        self._ring.info({**self._info, "hooks": self._hooked, "missing": self._missing})
-
-    def _leave(self, state: int) -> None:
-        """Restores the functions, says so, and lets go of everything; never raises by itself.
-
-        Each step is taken even if one before it failed, also by what a signal handler of the
-        server raises meanwhile: that goes on to the server at the end.
-        """
-        self._active = False
-        self._recorder.open = self._recorder.timing = False
-
-        def restore() -> None:
-            self._info["foreign"] = self._patches.restore()
-
-        def say() -> None:
-            self._ring.words[Word.STATE] = state
-
-        extras = (self._recorder.boundaries, self._recorder.ranges)
-        closing = [extra.close for extra in extras if extra is not None]
-        _take_all(
-            (
-                restore,
-                self._recorder.flush,
-                *closing,
-                self._tell,
-                self._forget,
-                say,
-                self._ring.close,
-            )
-        )
+    def tell(self) -> None:
+        """Writes what is known of this server into the ring."""
+        self.ring.info({**self.info, "hooks": self._hooked, "missing": self._missing})
 
 
 armed: Tracer | None = None  # the one in this process, for `leave`
-_FRAMES_OF_LEAVING = 3  # of `leave` itself, and two of the text that calls it
 
 
 def leave() -> None:
-    """Leaves where no cycle comes; called by a text that was put in from outside.
-
-    Where it hits the probe's own code at work nothing is done: that will see the command.
-    """
-    with suppress(ValueError):  # the stack is no deeper
-        frame = sys._getframe(_FRAMES_OF_LEAVING)  # noqa: SLF001 - documented, if only for CPython
-        if str(frame.f_globals.get("__name__")).startswith(f"{__package__}."):
-            return
+    """Leaves where no cycle comes; called by a text that was put in from outside."""
     if armed is not None:
-        armed.leave_now(now())
-
-
-def _take_all(steps: Iterable[Callable[[], object]]) -> None:
-    """Takes every step whatever the others raise; what is the server's is raised at the end."""
-    raised: BaseException | None = None
-    for step in steps:
-        try:
-            step()
-        except BaseException as error:  # noqa: BLE001, PERF203 - what is the server's is raised below
-            if not isinstance(error, Exception) or faults.is_foreign(error):
-                raised = error
-    if raised is not None:
-        raise raised
+        leaving.leave_if_idle(armed)
 
 
 def _look(reqs: Any) -> _Looked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import sys
 from types import CodeType
 
 import pytest
@@ -37,6 +38,32 @@ def test_own_interpreter_compiles_without_docstrings_and_asserts() -> None:
     exec(code, namespace)  # noqa: S102 - what the server will do
     assert namespace["answer"] == 42
     assert namespace.get("__doc__") is None
+
+
+ANNOTATED = """\
+from __future__ import annotations
+class Sum:
+    start: int = 1
+    other: int
+    def of(self, *numbers: int, more: int = 2) -> int:
+        total: int = self.start + more
+        return total + sum(numbers)
+answer = Sum().of(3, 4)
+name = Sum.of.__qualname__
+notes = Sum.__dict__.get("__annotations__"), Sum.of.__annotations__
+"""
+
+
+def test_compiled_code_carries_nothing_for_readers() -> None:
+    """No annotations and no qualified names; it does what the text does."""
+    sources = (("bootstrap", ANNOTATED),)
+    made = payload.build(os.getpid(), elf.interpreter(os.getpid()), sources)
+    ((_, code),) = marshal.loads(made.code)  # noqa: S302 - our own
+    namespace: dict[str, object] = {}
+    exec(code, namespace)  # noqa: S102 - what the server will do
+    assert namespace["answer"] == 1 + 2 + 3 + 4
+    assert namespace["name"] == ("of" if sys.version_info >= (3, 11) else "Sum.of")
+    assert namespace["notes"] in ((None, {}), ({}, {}))
 
 
 def test_what_is_needed_late_lies_behind_the_rest() -> None:

@@ -120,7 +120,7 @@ def test_a_server_that_traces_nothing_is_not_looked_at(traced: Traced) -> None:
     traced.scheduler.on_idle()
 
     assert [kind for kind, _, _ in texts(traced)] == [RecordType.REQUEST]
-    assert traced.tracer._recorder.spans is None
+    assert traced.tracer.recorder.spans is None
 
 
 @pytest.mark.parametrize(

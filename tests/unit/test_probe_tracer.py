@@ -13,7 +13,7 @@ import pytest
 from spectrace.collect.reader import CycleRecord, RowsRecord, TextRecord
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind, TimingMode
-from spectrace.probe import layout, tracer
+from spectrace.probe import layout, leaving, tracer
 from spectrace.probe import ring as probe_ring
 from spectrace.probe.hooks import Patches
 from spectrace.probe.layout import Command, Mode, Ph, RecordType, State, Word
@@ -67,7 +67,7 @@ class Traced:
 
     def _write_what_is_held_back(self) -> None:
         if self.view.word(Word.STATE) == State.TRACING:
-            self.tracer._recorder.flush()
+            self.tracer.recorder.flush()
 
     def cycles(self) -> list[CycleRecord]:
         """The cycle records."""
@@ -189,7 +189,7 @@ def test_an_abandoned_probe_leaves_and_removes_its_file(
     traced.scheduler.step(Batch([Request("a")]))
     monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
     monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
-    monkeypatch.setattr(tracer, "QUIET_NS", 1_000_000)
+    monkeypatch.setattr(leaving, "QUIET_NS", 1_000_000)
     traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - 2_000_000)
     for _ in range(2):  # it misses the reader, and leaves at its next look
         traced.scheduler.step(Batch([Request("a")]))
@@ -319,10 +319,37 @@ class BrokenRanges:
 def test_an_error_of_nvtx_is_told(traced: Traced) -> None:
     """Whoever reads the ring learns that the ranges ended, and why."""
     traced.scheduler.step(Batch([Request("a")]))
-    traced.tracer._recorder.ranges = BrokenRanges()
+    traced.tracer.recorder.ranges = BrokenRanges()
     traced.scheduler.step(Batch([Request("a")]))
     assert traced.view.info()["ranges"] == "NVTX off: it failed with OSError: made by the test"
-    assert traced.tracer._recorder.ranges is None
+    assert traced.tracer.recorder.ranges is None
+
+
+class NoCode:
+    """A module that is loaded late, and cannot be."""
+
+    def __getattr__(self, name: str) -> None:
+        """There is no memory for it."""
+        raise MemoryError(name)
+
+
+def test_a_probe_that_cannot_even_leave_does_nothing_any_more(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of its own, and no code for leaving: its hooks pass everything through."""
+    traced.scheduler.step(Batch([Request("a")]))
+    monkeypatch.setattr(tracer, "leaving", NoCode())
+    traced.tracer.recorder.ranges = BrokenRanges()
+    monkeypatch.setattr(traced.tracer, "tell", lambda: 1 / 0)
+    batch = Batch([Request("a")])
+    traced.scheduler.step(batch)
+    assert not traced.tracer.active
+    cycles = traced.ring.words[Word.CYCLES]
+    traced.scheduler.step(batch)
+    traced.scheduler.on_idle()
+    assert traced.ring.words[Word.CYCLES] == cycles
+    monkeypatch.undo()
+    leaving.leave(traced.tracer, State.FAILED)  # for the tests that follow
 
 
 def test_a_told_probe_without_a_reader_takes_its_file_along(traced: Traced) -> None:
