@@ -48,6 +48,8 @@ _MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
 _CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
 _OFF = Mode.OFF
 _NO_SIZE = (0, 0, 0)
+_NO_MARKS: list[int] = []
+_START_NS = 4  # where it stands in `layout.CYCLE`
 _DRAFTING = (Ph.DRAFT, Ph.DRAFT_STEP)
 _ALWAYS_THERE = (Mode.OFF, Mode.HOST)
 
@@ -195,7 +197,15 @@ class Recorder:
         self._batch_size = batch_size
         self._size = _NO_SIZE
         self._flags = self._graph = self.padded = self._lag_bits = self._count = self._own_ns = 0
-        self._follow_words()
+        words, every = self._words, self._every
+        if (
+            words[_MODE] != self._control
+            or words[_SAMPLE_EVERY] != every
+            or words[_JOINS] != self._joins
+            or every > 1
+            or self._late
+        ):
+            self._follow_words()
         if self._syncing and not (goes_on or self._skipping):
             start_ns = self._start_ns = self._synchronized(start_ns)
         self.open = True
@@ -213,6 +223,7 @@ class Recorder:
         return every <= 1 or number % every == 0
 
     def _follow_words(self) -> None:
+        """Follows what readers have written since, or what holds from this cycle on."""
         words = self._words
         control = words[_MODE]
         if control != self._control:
@@ -220,6 +231,8 @@ class Recorder:
         every = words[_SAMPLE_EVERY]
         if every > 1 or self._every > 1:
             self._sample(every)
+        else:
+            self._every = every
         if self._late and not self._skipping:  # told by the next cycle that is kept
             self._flags |= CycleFlag.LATE_SWITCH
             self._late = False
@@ -424,28 +437,43 @@ class Recorder:
             self._charge_marks(count)
         self._cycles += 1
         self._probe_ns += self._own_ns
+        start_ns = self._start_ns
+        length = end_ns - start_ns
         if self._skipping and self._skipped is not None:
-            self._skipped.add_cycle(number, end_ns - self._start_ns)
+            self._skipped.add_cycle(number, length)
             self._hold_back()
+            if self._told:
+                self._tell_end(number)
+            return
+        shift = 0
+        if length >> MARK_DISTANCE_BITS:
+            shift = length.bit_length() - MARK_DISTANCE_BITS
+            length >>= length_shift(shift)
+        steps, topk, draft_tokens = self._size
+        batch_size, padded = self._batch_size, self.padded
+        fields = (
+            self._kind,
+            self._mode | self._asked << 4,
+            self._flags | flags,
+            number,
+            start_ns,
+            length,
+            self._own_ns & LOW_HALF,
+            batch_size if batch_size < UNKNOWN else UNKNOWN,
+            padded if padded < UNKNOWN else UNKNOWN,
+            steps if steps < _UINT8 else _UINT8,
+            topk if topk < _UINT8 else _UINT8,
+            draft_tokens if draft_tokens < UNKNOWN else UNKNOWN,
+            self._graph,
+            count,
+            shift,
+        )
+        if count:
+            marks = bytes(self._phases[:count]), self._stamps[:count]
+            self._later.append((self._write_marked, (fields, *marks)))
         else:
-            self._put_off(
-                self._write_cycle,
-                (
-                    self._kind,
-                    self._mode | self._asked << 4,
-                    self._flags | flags,
-                    number,
-                    self._start_ns,
-                    end_ns,
-                    self._own_ns,
-                    self._batch_size,
-                    self.padded,
-                    self._size,
-                    self._graph,
-                    bytes(self._phases[:count]),
-                    self._stamps[:count],
-                ),
-            )
+            self._later.append((self._ring.cycle, (fields, _NO_MARKS)))
+        self._hold_back()
         if self._told:
             self._tell_end(number)
 
@@ -477,47 +505,11 @@ class Recorder:
         words[_PROBE_NS] = self._probe_ns
         words[_NEWEST_CYCLE] = self._last_number
 
-    def _write_cycle(  # noqa: PLR0913, PLR0917 - what a cycle's record holds
-        self,
-        kind: int,
-        modes: int,
-        flags: int,
-        number: int,
-        start_ns: int,
-        end_ns: int,
-        own_ns: int,
-        batch_size: int,
-        padded: int,
-        size: tuple[int, int, int],
-        graph: int,
-        phases: bytes,
-        stamps: list[int],
-    ) -> None:
-        steps, topk, draft_tokens = size
-        length = end_ns - start_ns
-        shift = length.bit_length() - MARK_DISTANCE_BITS
-        if shift > 0:
-            length >>= length_shift(shift)
-        else:
-            shift = 0
+    def _write_marked(self, fields: tuple[int, ...], phases: bytes, stamps: list[int]) -> None:
+        """Writes a cycle of which these phases began at these times, in ns."""
+        start_ns, shift = fields[_START_NS], fields[-1]
         self._ring.cycle(
-            (
-                kind,
-                modes,
-                flags,
-                number,
-                start_ns,
-                length,
-                own_ns & LOW_HALF,
-                min(batch_size, UNKNOWN),
-                min(padded, UNKNOWN),
-                min(steps, _UINT8),
-                min(topk, _UINT8),
-                min(draft_tokens, UNKNOWN),
-                graph,
-                len(phases),
-                shift,
-            ),
+            fields,
             [
                 (stamp - start_ns >> shift) << 8 | phase
                 for phase, stamp in zip(phases, stamps)  # noqa: B905 - as many as there are
@@ -626,18 +618,19 @@ class Recorder:
             entry = known(name) or self.intern(name)
             values += (
                 entry >> _FLAG_BITS,
-                UNKNOWN if correct is None else min(correct, UNKNOWN - 1),
-                min(tokens, UNKNOWN),
+                UNKNOWN if correct is None else correct if correct < UNKNOWN else UNKNOWN - 1,
+                tokens if tokens < UNKNOWN else UNKNOWN,
                 entry & _UINT8 | RowFlag.OVERSHOOT if overshoot else entry & _UINT8,
             )
         total, longest = context
         queued, running = load
+        size = len(rows)
         batch = (
-            min(len(rows), UNKNOWN),
-            min(total, UNKNOWN_LENGTH),
-            min(longest, UNKNOWN_LENGTH),
-            min(queued, UNKNOWN),
-            min(running, UNKNOWN),
+            size if size < UNKNOWN else UNKNOWN,
+            total if total < UNKNOWN_LENGTH else UNKNOWN_LENGTH,
+            longest if longest < UNKNOWN_LENGTH else UNKNOWN_LENGTH,
+            queued if queued < UNKNOWN else UNKNOWN,
+            running if running < UNKNOWN else UNKNOWN,
         )
         self._ring.rows(number, batch, values)
 

@@ -17,7 +17,6 @@ from .layout import (
     INFO_OFFSET,
     LOW_HALF,
     MAX_MARKS,
-    MAX_RECORD_UNITS,
     PATH_BYTES,
     PATH_OFFSET,
     QUIET_NS,
@@ -41,13 +40,8 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 
-def _with_tail(body: struct.Struct, tail: str) -> struct.Struct:
-    """A record's head, its body and what follows it."""
-    return struct.Struct(HEAD.format + body.format[1:] + tail)
-
-
-class _ByCount(dict[int, tuple["Callable[..., None]", int]]):
-    """How to pack a record and its units, by how many items follow its body.
+class _ByCount(dict[int, tuple["Callable[..., bytes]", int]]):
+    """How to pack a record up to its seal, and its units, by how many items follow its body.
 
     Each is made when first needed: beforehand they would take a tenth of the time that loading
     the probe may take.
@@ -58,20 +52,25 @@ class _ByCount(dict[int, tuple["Callable[..., None]", int]]):
         self._body = body
         self._item = item
 
-    def __missing__(self, count: int) -> tuple[Callable[..., None], int]:
-        whole = _with_tail(self._body, self._item * count)
-        made = self[count] = (whole.pack_into, units_of(whole.size - HEAD.size))
+    def __missing__(self, count: int) -> tuple[Callable[..., bytes], int]:
+        item = self._item  # one letter may have a count before it, and of bytes it must
+        tail = f"{count}{item}" if len(item) == 1 else item * count
+        whole = f"{HEAD.format}{self._body.format[1:]}{tail}"
+        used = struct.calcsize(whole)
+        units = units_of(used - HEAD.size)
+        padding = units * UNIT_BYTES - SEAL.size - used
+        made = self[count] = (struct.Struct(f"{whole}{padding}x").pack, units)
         return made
 
 
 _CYCLE = _ByCount(CYCLE, "I")
 _DEVICE = _ByCount(DEVICE, "I")
 _ROWS = _ByCount(ROWS, ROW.format[1:])
+_TEXT = _ByCount(TEXT, "s")
 _SKIPPED = _ByCount(SKIPPED, "")
 _HEAD, _RECORDS = Word.HEAD, Word.RECORDS  # written with every record: looked up once
 _COMMAND, _HEARTBEAT_NS = Word.COMMAND, Word.HEARTBEAT_NS  # read at every cycle
-_SEAL_BYTES = SEAL.size
-_pack_seal = SEAL.pack_into
+_seal = SEAL.pack
 _VALUES_PER_ROW = len(ROW.unpack(bytes(ROW.size)))
 
 
@@ -84,17 +83,14 @@ class RingWriter:
 
     __slots__ = (
         "_base",
-        "_bodies",
         "_bytes",
         "_doubted_ns",
         "_end",
         "_map",
         "_number",
         "_position",
-        "_scratch",
         "_silent_since_ns",
         "_units",
-        "_wholes",
         "words",
     )
 
@@ -108,11 +104,6 @@ class RingWriter:
         self._position = self.words[Word.HEAD] + 1  # of the next record
         self._number = (self.words[Word.RECORDS] + 1) & LOW_HALF
         self._doubted_ns = self._silent_since_ns = 0
-        self._scratch = bytearray(MAX_RECORD_UNITS * UNIT_BYTES)
-        view = memoryview(self._scratch)
-        sizes = [units * UNIT_BYTES for units in range(MAX_RECORD_UNITS + 1)]
-        self._wholes = [view[:size] for size in sizes]
-        self._bodies = [view[: max(0, size - SEAL.size)] for size in sizes]
 
     def is_wanted(self, time_ns: int) -> bool:
         """Whether anybody still reads; asked at every cycle.
@@ -136,29 +127,28 @@ class RingWriter:
             self._doubted_ns, self._silent_since_ns = heartbeat_ns, time_ns
         return time_ns - self._silent_since_ns <= QUIET_NS
 
-    def _publish(self, units: int) -> None:
-        """Seals the record in the scratch and copies it into the ring."""
+    def _publish(self, record: bytes, units: int) -> None:
+        """Seals a record and copies it into the ring.
+
+        Args:
+            record: All of it but the seal.
+            units: What it fills.
+        """
         position = self._position
-        size = units * UNIT_BYTES
-        _pack_seal(
-            self._scratch, size - _SEAL_BYTES, crc32(self._bodies[units]), position & LOW_HALF
-        )
+        whole = record + _seal(crc32(record), position & LOW_HALF)
         start = self._base + position % self._units * UNIT_BYTES
-        if start + size <= self._end:
-            self._bytes[start : start + size] = self._wholes[units]
-        else:
-            self._wrap(start, self._wholes[units])
+        end = start + units * UNIT_BYTES
+        if end <= self._end:
+            self._map[start:end] = whole
+        else:  # it goes on at the ring's first unit
+            room = self._end - start
+            self._map[start : self._end] = whole[:room]
+            self._map[self._base : self._base + len(whole) - room] = whole[room:]
+        self._position = position + units
         words = self.words
         words[_HEAD] = position + units - 1
         words[_RECORDS] = self._number
-        self._position = position + units
         self._number = (self._number + 1) & LOW_HALF
-
-    def _wrap(self, start: int, record: memoryview) -> None:
-        """Copies a record that goes on at the ring's first unit."""
-        room = self._end - start
-        self._bytes[start : self._end] = record[:room]
-        self._bytes[self._base : self._base + len(record) - room] = record[room:]
 
     def cycle(self, fields: tuple[int, ...], marks: list[int]) -> None:
         """Writes a cycle record.
@@ -167,19 +157,9 @@ class RingWriter:
             fields: As in `layout.CYCLE`.
             marks: As many as `fields` says, `layout.MAX_MARKS` at most.
         """
-        count = len(marks)
-        pack_into, units = _CYCLE[count]
-        pack_into(
-            self._scratch,
-            0,
-            self._position,
-            self._number,
-            RecordType.CYCLE,
-            units,
-            *fields,
-            *marks,
-        )
-        self._publish(units)
+        pack, units = _CYCLE[len(marks)]
+        head = (self._position, self._number, RecordType.CYCLE, units)
+        self._publish(pack(*head, *fields, *marks), units)
 
     def device(  # noqa: PLR0913, PLR0917 - what `timers.DeviceTimer` emits
         self,
@@ -202,10 +182,8 @@ class RingWriter:
         """
         count = min(len(phases), MAX_MARKS)
         shift = mark_shift(max(distances_ns, default=0))
-        pack_into, units = _DEVICE[count]
-        pack_into(
-            self._scratch,
-            0,
+        pack, units = _DEVICE[count]
+        record = pack(
             self._position,
             self._number,
             RecordType.DEVICE,
@@ -221,7 +199,7 @@ class RingWriter:
                 for phase, distance in zip(phases[:count], distances_ns)  # noqa: B905 - as many as fit
             ],
         )
-        self._publish(units)
+        self._publish(record, units)
 
     def rows(self, number: int, batch: tuple[int, int, int, int, int], values: list[int]) -> None:
         """Writes the results of a cycle.
@@ -244,10 +222,8 @@ class RingWriter:
 
     def _rows_part(self, fields: tuple[int, ...], values: list[int]) -> None:
         count = fields[2]
-        pack_into, units = _ROWS[count]
-        pack_into(
-            self._scratch,
-            0,
+        pack, units = _ROWS[count]
+        record = pack(
             self._position,
             self._number,
             RecordType.ROWS,
@@ -255,7 +231,7 @@ class RingWriter:
             *fields,
             *values,
         )
-        self._publish(units)
+        self._publish(record, units)
 
     def text(self, kind: int, interned: int, text: str) -> None:
         """Writes a text record of type `kind`, in as many parts as it takes (255 at most)."""
@@ -263,27 +239,23 @@ class RingWriter:
         parts = -(-len(data) // TEXT_BYTES) or 1
         for part in range(parts):
             some = data[part * TEXT_BYTES : (part + 1) * TEXT_BYTES]
-            units = units_of(TEXT.size + len(some))
-            scratch = self._scratch
-            HEAD.pack_into(scratch, 0, self._position, self._number, kind, units)
-            TEXT.pack_into(scratch, HEAD.size, part, parts, interned, len(some))
-            start = HEAD.size + TEXT.size
-            scratch[start : start + len(some)] = some
-            self._publish(units)
+            pack, units = _TEXT[len(some)]
+            record = pack(
+                self._position, self._number, kind, units, part, parts, interned, len(some), some
+            )
+            self._publish(record, units)
 
     def skipped(self, sums: tuple[int, ...]) -> None:
         """Writes what sampling left out; `sums` as in `layout.SKIPPED`."""
-        pack_into, units = _SKIPPED[0]
-        pack_into(
-            self._scratch,
-            0,
+        pack, units = _SKIPPED[0]
+        record = pack(
             self._position,
             self._number,
             RecordType.SKIPPED,
             units,
             *sums,
         )
-        self._publish(units)
+        self._publish(record, units)
 
     def info(self, info: dict[str, Any]) -> None:
         """Replaces the ring's text by `info` as JSON; what does not fit is left out."""

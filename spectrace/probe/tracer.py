@@ -512,8 +512,8 @@ def _load_of(scheduler: Any) -> tuple[int, int]:
     queued = getattr(scheduler, engine.QUEUED, None)
     running = getattr(getattr(scheduler, engine.RUNNING, None), "reqs", None)
     return (
-        UNKNOWN if queued is None else min(len(queued), UNKNOWN - 1),
-        UNKNOWN if running is None else min(len(running), UNKNOWN - 1),
+        UNKNOWN if queued is None else len(queued),
+        UNKNOWN if running is None else len(running),
     )
 
 
