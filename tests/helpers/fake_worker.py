@@ -1,4 +1,4 @@
-"""Runs a simulated worker on the asynchronous device as a process of its own."""
+"""Runs a simulated worker on the simulated GPU as a process of its own."""
 
 from __future__ import annotations
 
