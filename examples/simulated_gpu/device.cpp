@@ -50,7 +50,7 @@ constexpr int64_t kSpinNs = 100000;       // sleep is too coarse for the end of 
 constexpr int64_t kLongestSleepNs = 1000000000;
 constexpr double kResolutionNs = 500;     // of event times, as the CUDA runtime states it
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-constexpr size_t kLogEntries = 1000000;   // the newest
+constexpr size_t kLogEntries = 200000;    // the newest
 constexpr StreamId kNoStream = -1;
 const Device kDevice(DeviceType::PrivateUse1, 0);
 

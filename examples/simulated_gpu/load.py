@@ -7,6 +7,7 @@ get the same tokens, however fast the server is and whoever looks on.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
@@ -140,6 +141,10 @@ class Visitors:
     Args:
         most: So many run at a time.
         seed: Of when they come, and of how long they are.
+
+    Attributes:
+        running: Those that have come and not yet gone.
+        on_leaving: Is told each that goes.
     """
 
     def __init__(self, most: int, seed: int) -> None:
@@ -147,9 +152,18 @@ class Visitors:
         self._random = Random(seed)
         self._came = 0
         self.running: list[Request] = []
+        self.on_leaving: Callable[[Request], None] = lambda _: None
+
+    @property
+    def gone(self) -> int:
+        """How many have gone."""
+        return self._came - len(self.running)
 
     def batch(self) -> Batch:
         """What to run next: who has just come alone, else all that have not ended."""
+        for request in self.running:
+            if request.finished():
+                self.on_leaving(request)
         self.running = [request for request in self.running if not request.finished()]
         if not self._somebody_comes():
             return Batch(list(self.running))

@@ -2,7 +2,8 @@
 
 Run by the interpreter that has torch. It is one scheduler process of `examples/simulated_gpu`,
 with requests that never end unless `--visitors` is given, with exact times, and with words that
-only a test needs. It decodes until told to stop and follows words on its standard input:
+only a test needs. It decodes until told to stop, or until as many visitors have gone, and follows
+words on its standard input:
 
     idle SECONDS   nothing to do for so long
     capture        the next draft is captured as a graph, and the graph replayed
@@ -20,6 +21,7 @@ import json
 import select
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +30,7 @@ import numpy as np
 
 from examples.simulated_gpu.device import ext
 from examples.simulated_gpu.figures import FIGURES, Times
-from examples.simulated_gpu.load import Batch, Residents, Visitors
+from examples.simulated_gpu.load import Batch, Request, Residents, Visitors
 from examples.simulated_gpu.options import Options, add_options, options_of
 from examples.simulated_gpu.rank import READY, TITLE, prepare
 from examples.simulated_gpu.scheduler import Scheduler, scheduler_of
@@ -117,21 +119,32 @@ def _follow(scheduler: Scheduler, words: list[str]) -> None:
             print(json.dumps(ext.counters()), flush=True)
 
 
-def run(scheduler: Scheduler) -> dict[str, Any]:
+def run(scheduler: Scheduler, ended: Callable[[], bool]) -> dict[str, Any]:
     """Decodes until told to stop.
+
+    Args:
+        scheduler: What to run.
+        ended: Whether it is to stop by itself.
 
     Returns:
         What the device did as `[name, start_ns, end_ns]` in CLOCK_MONOTONIC, when each cycle
         began on the host, and the device's counters.
     """
     starts = []
-    while (words := _next_words()) != ["stop"]:
+    while (words := _next_words()) != ["stop"] and not ended():
         _follow(scheduler, words)
         starts.append(time.monotonic_ns())
         scheduler.step()
     scheduler.idle(0)
     log = [[name, start, end] for name, _, start, end in ext.take_log()]
     return {"log": log, "starts": starts, "counters": ext.counters()}
+
+
+def answer(request: Request) -> list[int]:
+    """What a request got: how many tokens, their checksum, its verifies and correct drafts."""
+    tokens = request.output_ids
+    checksum = zlib.crc32(repr(tokens).encode())
+    return [len(tokens), checksum, request.spec_verify_ct, request.spec_num_correct_drafts]
 
 
 def times_of(options: Options, extend_ms: float) -> Times:
@@ -145,18 +158,22 @@ def main() -> None:
     add_options(parser)
     parser.set_defaults(jitter=0.0, batch=REQUESTS)
     parser.add_argument("--extend", type=float, default=0.0, help="device draft extend, ms")
-    parser.add_argument("--visitors", action="store_true", help="requests come and go")
+    parser.add_argument("--visitors", type=int, help="so many requests come and go, then end")
     parser.add_argument("--read-early", action="store_true")
     given = parser.parse_args()
     options = options_of(given)
     prepare(options, TITLE)
-    load = Visitors(options.batch, options.seed) if given.visitors else Residents(options.batch)
     early: dict[str, int] = {}
     if given.read_early:
         read_early(early)
+    answers: dict[str, list[int]] = {}
+    residents, visitors = Residents(options.batch), Visitors(options.batch, options.seed)
+    visitors.on_leaving = lambda request: answers.update({request.rid: answer(request)})
+    load = residents if given.visitors is None else visitors
     scheduler = scheduler_of(options, load, times_of(options, given.extend))
     print(READY, flush=True)
-    print(json.dumps({**run(scheduler), "early": early}), flush=True)
+    found = run(scheduler, lambda: load is visitors and visitors.gone >= given.visitors)
+    print(json.dumps({**found, "early": early, "answers": answers}), flush=True)
 
 
 if __name__ == "__main__":
