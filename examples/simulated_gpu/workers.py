@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -48,6 +49,46 @@ def spin(ms: float) -> None:
         pass
 
 
+class GraphRunner:
+    """Launches what was once captured, as 0.5.23 does.
+
+    Args:
+        launch: What it launches for a batch.
+
+    Attributes:
+        bs: The batch size that the graph of the last batch was made for.
+    """
+
+    def __init__(self, launch: Callable[[Batch], None]) -> None:
+        self.launch = launch
+        self.bs = 0
+
+    def execute(self, batch: Batch) -> None:
+        """Launches the graph that is large enough: there is one for each power of 2."""
+        self.bs = 1 << (len(batch.reqs) - 1).bit_length() if batch.reqs else 0
+        self.launch(batch)
+
+
+class OlderGraphRunner(GraphRunner):
+    """The same as 0.5.12 calls it."""
+
+    def replay(self, batch: Batch) -> None:
+        """Launches the graph."""
+        self.execute(batch)
+
+
+@dataclass
+class ModelRunner:
+    """Has the target model's graphs, under the names of 0.5.12 and 0.5.23."""
+
+    graph_runner: GraphRunner
+
+    @property
+    def decode_cuda_graph_runner(self) -> GraphRunner:
+        """The same."""
+        return self.graph_runner
+
+
 @dataclass
 class Result:
     """What `run_batch` gives back; everything is the device's until it was copied.
@@ -55,10 +96,12 @@ class Result:
     Attributes:
         num_correct_drafts_per_req_cpu: Of each request of a batch that was verified, else None.
         next_token_ids: Stands for the token of each request of any other batch.
+        can_run_cuda_graph: The target model ran as a graph.
     """
 
     num_correct_drafts_per_req_cpu: Any = None
     next_token_ids: Any = None
+    can_run_cuda_graph: bool = True
 
     def copy_to_cpu(self) -> None:
         """The server's own copy: waits for the device; from then on everyone may read."""
@@ -69,21 +112,33 @@ class Result:
 
 
 class TpModelWorker:
-    """Launches the target model."""
+    """Launches the target model: as a graph, but for a prefill."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.model_runner = ModelRunner(GraphRunner(self._launch_decode))
 
     def forward_batch_generation(self, batch: Batch, *, is_verify: bool = False) -> Result:
         """One forward: to verify, of a prefill or a plain decode."""
         times = self.machine.times
         spin(times.launch_verify)
+        graph = self.model_runner.graph_runner
+        prefills = batch.forward_mode == ForwardMode.EXTEND
+        if prefills:
+            self.machine.launch("prefill", batch, times.decode)
+        else:
+            graph.launch = self._launch_verify if is_verify else self._launch_decode
+            graph.execute(batch)
         if is_verify:
-            self.machine.launch("verify", batch, times.verify)
             return Result()
-        name = "prefill" if batch.forward_mode == ForwardMode.EXTEND else "decode"
-        self.machine.launch(name, batch, times.decode)
-        return Result(next_token_ids=DeviceValues([0] * len(batch.reqs)))
+        tokens = DeviceValues([0] * len(batch.reqs))
+        return Result(next_token_ids=tokens, can_run_cuda_graph=not prefills)
+
+    def _launch_verify(self, batch: Batch) -> None:
+        self.machine.launch("verify", batch, self.machine.times.verify)
+
+    def _launch_decode(self, batch: Batch) -> None:
+        self.machine.launch("decode", batch, self.machine.times.decode)
 
 
 class DraftRunner:
@@ -101,32 +156,47 @@ class DraftRunner:
 
 
 class Drafting:
-    """Launches the draft: all steps as one graph, or one by one."""
+    """Launches the draft: all steps as one graph, or one by one.
 
-    machine: Machine
-    runner: DraftRunner
-    steps: int
-    eager: bool
+    Args:
+        machine: What it runs on.
+        steps: Of a draft.
+        graph: How this release runs graphs.
+        eager: The steps are launched one by one.
+    """
+
+    def __init__(
+        self, machine: Machine, steps: int, graph: type[GraphRunner], *, eager: bool
+    ) -> None:
+        self.machine = machine
+        self.steps = steps
+        self.runner = DraftRunner(machine, steps)
+        self.cuda_graph_runner = None if eager else graph(self.launch_draft)
+        self.cuda_graph_runner_for_draft_extend = graph(self.launch_extend)
 
     def draft(self, batch: Batch) -> None:
         """All steps."""
-        if self.eager:
+        if self.cuda_graph_runner is None:
             self.draft_forward(batch)
-            return
-        self.launch_draft(batch)
-        spin(self.machine.times.launch_draft)
+        else:
+            self.run_graph(self.cuda_graph_runner, batch)
+            spin(self.machine.times.launch_draft)
 
     def draft_forward(self, batch: Batch) -> None:
         """The steps one by one."""
         for _ in range(self.steps):
             self.runner.forward(batch)
 
+    def run_graph(self, graph: Any, batch: Batch) -> None:
+        """Launches a graph, as this release calls that."""
+        graph.execute(batch)
+
     def launch_draft(self, batch: Batch) -> None:
-        """All steps as one graph."""
+        """All steps at once."""
         self.machine.launch("draft", batch, self.machine.times.draft)
 
-    def extend(self, batch: Batch) -> None:
-        """The pass over the accepted tokens, where there is one."""
+    def launch_extend(self, batch: Batch) -> None:
+        """The pass over the accepted tokens, where it takes any time."""
         if self.machine.times.extend:
             self.machine.launch("extend", batch, self.machine.times.extend)
 
@@ -151,12 +221,11 @@ class EAGLEWorker(Drafting):
     def __init__(
         self, target_worker: TpModelWorker, *, steps: int, deck: Deck, eager: bool = False
     ) -> None:
+        super().__init__(target_worker.machine, steps, OlderGraphRunner, eager=eager)
         self.target_worker = target_worker
-        self.machine = target_worker.machine
-        self.speculative_num_steps = self.steps = steps
+        self.speculative_num_steps = steps
         self.speculative_num_draft_tokens = steps + 1
-        self.draft_model_runner = self.runner = DraftRunner(self.machine, steps)
-        self.eager = eager
+        self.draft_model_runner = self.runner
         self.deck = deck
 
     @property
@@ -180,29 +249,31 @@ class EAGLEWorker(Drafting):
         self.target_worker.forward_batch_generation(batch, is_verify=True)
         EagleVerifyInput().verify(batch, self.deck)
 
+    def run_graph(self, graph: Any, batch: Batch) -> None:
+        """Launches a graph."""
+        graph.replay(batch)
+
     def forward_draft_extend(self, batch: Batch) -> None:
-        """After a prefill."""
-        self.extend(batch)
+        """After a prefill, eagerly."""
+        self.launch_extend(batch)
 
     def forward_draft_extend_after_decode(self, batch: Batch) -> None:
         """After verify."""
-        self.extend(batch)
+        self.run_graph(self.cuda_graph_runner_for_draft_extend, batch)
 
 
 class EagleDraftWorker(Drafting):
     """Drafts for a V2 worker."""
 
     def __init__(self, machine: Machine, *, steps: int, eager: bool) -> None:
-        self.machine = machine
-        self.steps = steps
-        self.eager = eager
-        self.draft_runner = self.runner = DraftRunner(machine, steps)
+        super().__init__(machine, steps, GraphRunner, eager=eager)
+        self.draft_runner = self.runner
 
     def _draft_extend_for_prefill(self, batch: Batch) -> None:
-        self.extend(batch)
+        self.launch_extend(batch)
 
     def _draft_extend_for_decode(self, batch: Batch) -> None:
-        self.extend(batch)
+        self.run_graph(self.cuda_graph_runner_for_draft_extend, batch)
 
 
 class EAGLEWorkerV2:

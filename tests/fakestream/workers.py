@@ -80,12 +80,12 @@ def capture_next(scheduler: Scheduler) -> None:
     Two functions that are hooked run within.
     """
     drafter = scheduler.model_worker.drafter
-    launch = drafter.launch_draft
+    graph = drafter.cuda_graph_runner
 
     def captured(batch: Batch) -> None:
-        del drafter.launch_draft
+        graph.launch = drafter.launch_draft
         ext.begin_capture()
-        launch(batch)
+        drafter.launch_draft(batch)
         nobody = Batch([])
         if drafter is scheduler.model_worker:
             EagleVerifyInput().verify(nobody, drafter.deck)
@@ -95,7 +95,7 @@ def capture_next(scheduler: Scheduler) -> None:
             drafter._draft_extend_for_prefill(nobody)
         ext.replay(ext.end_capture())
 
-    drafter.launch_draft = captured
+    graph.launch = captured
 
 
 def _next_words() -> list[str]:

@@ -34,7 +34,7 @@ _NEARLY_ALL = 0.99
 _PLACED_NS = 2_000  # the steps of the device's times and of marks
 _TIMEOUT_S = 60.0
 _POLL_S = 0.002
-_SETTLED = 200  # cycles behind the newest: nothing amends them any more
+_SETTLED = 100  # cycles behind the newest: nothing amends them any more
 _KEPT = 1000  # records of cycles to compare with what the device did
 
 
@@ -114,7 +114,7 @@ def switch_often(
         watch.found.asked.append((switch.from_cycle, mode))
         watch.until(switch.from_cycle)
     last, _ = watch.found.asked[-1]
-    watch.until(last + 2 * _SETTLED)
+    watch.until(last + _SETTLED + 20)
     return watch.found
 
 
