@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from examples.sglang_cpu.install import InstallError
 from examples.simulated_gpu import environment
 from examples.simulated_gpu.figures import FIGURES
+from examples.simulated_gpu.meeting import READY, place_for
 from examples.simulated_gpu.options import SHAPES, Options, add_options, options_of
 
 HERE = Path(__file__).resolve().parent
 GUARD = HERE.parent / "sglang_cpu" / "die_with_parent.py"
-_WORD = 8  # bytes of a rank's turn
 _POLL_S = 0.1
 _STOP_S = 5.0
 
@@ -72,11 +71,10 @@ class Ranks:
         Raises:
             ServerError: One did not start.
         """
-        file = self._files.enter_context(tempfile.NamedTemporaryFile(prefix="spectrace-ranks-"))
-        file.truncate(_WORD * self._options.ranks)
+        meeting = self._files.enter_context(place_for(self._options.ranks))
         try:
             for rank in range(self._options.ranks):
-                self._start(rank, file.name)
+                self._start(rank, str(meeting))
         except BaseException:
             self.__exit__()
             raise
@@ -95,7 +93,7 @@ class Ranks:
         )
         self._processes.append(process)
         assert process.stdout is not None  # noqa: S101 - it is a pipe
-        if process.stdout.readline().strip() != "ready":
+        if process.stdout.readline().strip() != READY:
             raise ServerError(f"Rank {rank} did not start: it said why above.")
 
     def __exit__(self, *_: object) -> None:

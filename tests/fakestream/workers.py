@@ -31,8 +31,9 @@ import numpy as np
 from examples.simulated_gpu.device import ext
 from examples.simulated_gpu.figures import FIGURES, Times
 from examples.simulated_gpu.load import Batch, Request, Residents, Visitors
+from examples.simulated_gpu.meeting import READY
 from examples.simulated_gpu.options import Options, add_options, options_of
-from examples.simulated_gpu.rank import READY, TITLE, prepare
+from examples.simulated_gpu.rank import TITLE, prepare
 from examples.simulated_gpu.scheduler import Scheduler, scheduler_of
 from examples.simulated_gpu.workers import COMMON_MODULE, EagleVerifyInput, Result
 
