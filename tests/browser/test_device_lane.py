@@ -1,4 +1,4 @@
-"""The device lane on the page: simulated workers on an asynchronous device, truly attached to."""
+"""The device lane on the page: simulated workers on a simulated GPU, truly attached to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle costs with the asynchronous test device; run by the interpreter that has torch.
+"""What a cycle costs with the simulated GPU; run by the interpreter that has torch.
 
 `python -m tests.helpers.device_cost CYCLES`: one JSON object with the cost in µs of a cycle in
 the modes `device` and `sync`, of its events alone, and how often the device was synchronized.
@@ -15,14 +15,14 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]  # not in the environment of the tool
 
+from examples.simulated_gpu.device import NAME, ext
 from spectrace.probe.layout import Mode, Word
 from spectrace.probe.recorder import Recorder
 from spectrace.probe.timers import Counters, DeviceTimer, SyncTimer, supports_events
-from tests.fakestream.device import NAME, ext
 from tests.helpers.cycle_cost import BOUNDARIES, WARM_UP, Cost, cost_of, mark_cycle
 from tests.helpers.probe_ring import make_ring
 
-PAUSE_S = 20e-6  # the device's thread needs a moment of the CPU for itself
+PAUSE_S = 20e-6  # the device passes an event some microseconds after its record
 
 
 def cost_in(mode: int, folder: Path, cycles: int) -> tuple[Cost, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A loop on the asynchronous test device, traced by its author; run where torch is, for tests.
+"""A loop on the simulated GPU, traced by its author; run where torch is, for tests.
 
 `python -m tests.helpers.device_loop CYCLES`: waits until somebody reads, runs so many cycles
 and writes how often the device was synchronized.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
+from examples.simulated_gpu.device import NAME, ext
 from spectrace.loop import Tracer
-from tests.fakestream.device import NAME, ext
 
 DRAFT_MS, VERIFY_MS = 3.0, 6.0
 POLL_S = 0.002
@@ -24,8 +24,7 @@ def cycle(tracer: Tracer) -> None:
         with tracer.phase("verify"):
             ext.launch("verify", VERIFY_MS * 1e3)
         with tracer.phase("wait"):
-            stream = ext.current_stream_id()
-            ext.wait(stream, ext.pushed(stream))
+            ext.wait_until(ext.done_ns())
         running.accepted({"a": 1})
 
 

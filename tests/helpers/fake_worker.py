@@ -1,4 +1,4 @@
-"""Runs a simulated worker on the asynchronous device as a process of its own."""
+"""Runs a simulated worker on the simulated GPU as a process of its own."""
 
 from __future__ import annotations
 
@@ -39,12 +39,15 @@ class Account:
         starts_ns: When each cycle began on the host; the first is cycle 1.
         counters: Of the device, among them `syncs`: synchronize calls that are not the worker's.
         early: How many of these one early read of the counts made, by way of reading.
+        answers: Of each request that came and went how many tokens it got, their checksum, its
+            verifies and its correct drafts (0 with V2, whose worker does not count them).
     """
 
     kernels: list[Kernel]
     starts_ns: list[int]
     counters: dict[str, int]
     early: dict[str, int]
+    answers: dict[str, list[int]]
 
     def of(self, name: str) -> dict[int, Kernel]:
         """The kernels of one name by cycle."""
@@ -109,10 +112,20 @@ class FakeWorker:
     def stop(self) -> Account:
         """Stops it and takes its account."""
         self.tell("stop")
+        return self.account()
+
+    def account(self) -> Account:
+        """Its account, when it has stopped by itself."""
         account: dict[str, Any] = json.loads(self._read())
         self._process.wait(_STOP_S)
         kernels = []
         for text, start_ns, end_ns in account["log"]:
             name, number = text.split()
             kernels.append(Kernel(name, int(number), start_ns, end_ns))
-        return Account(kernels, account["starts"], account["counters"], account["early"])
+        return Account(
+            kernels,
+            account["starts"],
+            account["counters"],
+            account["early"],
+            account["answers"],
+        )

@@ -1,7 +1,7 @@
 """What device timing uses of torch, with a device that does what the test says, when it says it.
 
-For what a real device rarely does. Timing as such is tested on the asynchronous device
-(`tests/fakestream`).
+For what a real device rarely does. Timing as such is tested on the simulated GPU
+(`examples/simulated_gpu`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated workers on an asynchronous device, attached to for real: are the times right?
+"""Simulated workers on a simulated GPU, attached to for real: are the times right?
 
 The device keeps its own log; the set times and what must come of them are the consistent figures
 of device-timing.md: a V1 worker with device draft 2.18 ms, device verify 27.40, host launches 0.87

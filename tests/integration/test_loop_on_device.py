@@ -1,4 +1,4 @@
-"""A loop that its author traces on an asynchronous device gets the device's own times."""
+"""A loop that its author traces on a simulated GPU gets the device's own times."""
 
 from __future__ import annotations
 

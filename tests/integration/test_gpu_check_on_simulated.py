@@ -9,11 +9,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
-SCRIPT = ROOT / "tests" / "gpu" / "on_fakestream.py"
+SCRIPT = ROOT / "tests" / "gpu" / "on_simulated.py"
 TIMEOUT_S = 300  # the device is compiled the first time
 
 
-def test_the_checks_for_a_gpu_pass_on_the_asynchronous_test_device() -> None:
+def test_the_checks_for_a_gpu_pass_on_the_simulated_gpu() -> None:
     """All that needs no CUDA: kernel, graph, clock, debug mode and cost, by the real timer."""
     done = subprocess.run(
         [PYTHON, SCRIPT],

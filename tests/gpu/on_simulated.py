@@ -1,4 +1,4 @@
-"""Runs the checks of `check.py` that need no CUDA on the asynchronous test device.
+"""Runs the checks of `check.py` that need no CUDA on the simulated GPU.
 
 So the script is known to work before it meets a GPU. Needs torch: run by `.venv-sglang`.
 Prints one JSON object with what each check found.
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch  # type: ignore[import-not-found] # not in the environment of the tool
 
-from tests.fakestream import device as fakestream
+from examples.simulated_gpu import device as simulated
 from tests.gpu import check
 
 if TYPE_CHECKING:
@@ -35,27 +35,27 @@ class Graph:
 
     def replay(self) -> None:
         """Launches what was captured."""
-        fakestream.ext.replay(self.captured)
+        simulated.ext.replay(self.captured)
 
 
 @contextmanager
 def capture(graph: Graph) -> Iterator[None]:
     """Stands for torch.cuda.graph."""
-    fakestream.ext.begin_capture()
+    simulated.ext.begin_capture()
     yield
-    graph.captured = fakestream.ext.end_capture()
+    graph.captured = simulated.ext.end_capture()
 
 
 def event(*, enable_timing: bool) -> Any:
     """Stands for torch.cuda.Event."""
-    return torch.Event(device=fakestream.NAME, enable_timing=enable_timing)
+    return torch.Event(device=simulated.NAME, enable_timing=enable_timing)
 
 
 class Torch:
-    """The real torch, with a `cuda` that is the test device."""
+    """The real torch, with a `cuda` that is the simulated one."""
 
     cuda = SimpleNamespace(
-        _sleep=lambda cycles: fakestream.ext.launch("sleep", cycles // CYCLES_PER_US),
+        _sleep=lambda cycles: simulated.ext.launch("sleep", cycles // CYCLES_PER_US),
         synchronize=torch.accelerator.synchronize,
         Event=event,
         CUDAGraph=Graph,
@@ -69,9 +69,9 @@ class Torch:
 
 
 class Device(check.Device):
-    """The test device."""
+    """The simulated one."""
 
-    kind = fakestream.NAME
+    kind = simulated.NAME
 
 
 def main() -> None:

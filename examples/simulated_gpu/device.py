@@ -1,7 +1,8 @@
-"""The asynchronous test device as Python sees it: built on demand, registered with torch.
+"""The simulated GPU as Python sees it: built on demand, registered with torch.
 
-Runs only in the interpreter that has torch (`.venv-sglang`). The device does what `fakestream.cpp`
-says; this module adds device values of which every early read by the host is counted.
+Runs only in an interpreter that has torch, see `environment.py`. The device does what
+`device.cpp` says; this module adds device values of which every early read by the host is
+counted.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ from typing import Any
 import numpy as np
 import torch  # type: ignore[import-not-found]  # not in the environment of the tool
 
-NAME = "fakegpu"
-_HERE = Path(__file__).parent
-_SOURCE = _HERE / "fakestream.cpp"
-_CACHE = _HERE.parents[1] / ".run" / "fakestream"
+NAME = "simulated_gpu"  # of the device, to torch and to whoever asks the server
+_HERE = Path(__file__).resolve().parent
+_SOURCE = _HERE / "device.cpp"
+_CACHE = _HERE.parents[1] / ".run" / NAME
+
+
+class BuildError(SystemExit):
+    """The device could not be compiled; the message says why, and what to do.
+
+    It ends a program that does not catch it, with that message.
+    """
 
 
 def _command(output: Path) -> list[str]:
@@ -43,22 +51,35 @@ def build() -> Path:
 
     Returns:
         The shared library; its folder's name is the hash of all that it depends on.
+
+    Raises:
+        BuildError: There is no compiler, or it fails.
     """
     depends_on = (_SOURCE.read_bytes(), str(torch.__version__).encode(), sys.version.encode())
     digest = hashlib.sha256(b"\0".join(depends_on)).hexdigest()[:16]
-    library = _CACHE / digest / "fakestream.so"
+    library = _CACHE / digest / f"{NAME}.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         new = library.with_suffix(f".{os.getpid()}")
-        subprocess.run(_command(new), check=True)
+        _compile(new)
         new.replace(library)  # two who build at once do not disturb each other
     return library
 
 
+def _compile(output: Path) -> None:
+    advice = "It takes g++ and the headers of Python (Debian: apt-get install g++ python3-dev)."
+    try:
+        done = subprocess.run(_command(output), stderr=subprocess.PIPE, text=True, check=False)
+    except FileNotFoundError:
+        raise BuildError(f"There is no g++ to compile the simulated GPU with. {advice}") from None
+    if done.returncode != 0:
+        raise BuildError(f"{done.stderr}\nThe simulated GPU could not be compiled. {advice}")
+
+
 def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("fakestream", build())
-    assert spec is not None
-    assert spec.loader is not None
+    spec = importlib.util.spec_from_file_location(NAME, build())
+    if spec is None or spec.loader is None:
+        raise BuildError("The simulated GPU was compiled to something that is no module.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -71,12 +92,12 @@ def _register(device: Any) -> None:
     face.is_available = lambda: True
     face.device_count = lambda: 1
     face.current_device = lambda: 0
-    face._is_in_bad_fork = lambda: False
+    face._is_in_bad_fork = lambda: False  # noqa: SLF001 - torch asks for that name
     face.manual_seed_all = lambda _seed: None
     face.synchronize = torch.accelerator.synchronize
     face.current_stream = torch.accelerator.current_stream
     face.is_current_stream_capturing = device.is_current_stream_capturing
-    torch._register_device_module(NAME, face)
+    torch._register_device_module(NAME, face)  # noqa: SLF001 - torch documents it
 
 
 ext: Any = _load()
@@ -84,15 +105,14 @@ _register(ext)
 
 
 class _Launch:
-    """The work that computes some values: which operation of which stream."""
+    """The work that computes some values: all that was enqueued so far on the current stream."""
 
     def __init__(self) -> None:
-        self._stream = ext.current_stream_id()
-        self._place = ext.pushed(self._stream)
+        self._done_ns = ext.done_ns()
         self.copied = False  # by the worker, to the CPU
 
     def wait(self) -> None:
-        ext.wait(self._stream, self._place)
+        ext.wait_until(self._done_ns)
 
 
 @total_ordering
