@@ -29,14 +29,14 @@ from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption, duration_option
 from spectrace.cli.report import removal_of
 from spectrace.cli.stopping import Stop, stop_on_signals
-from spectrace.cli.timing_page import write_page
+from spectrace.cli.timing_page import page
 from spectrace.cli.timing_run import Glance, Progress, TimingRun, Wish
 from spectrace.cli.timing_table import render
 from spectrace.cli.timing_words import sentences
 from spectrace.cli.trace_options import MethodOption, PidArgument, TakeControlOption, UrlOption
 from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
-from spectrace.store.publish import refuse_existing
+from spectrace.store.publish import published, refuse_existing
 
 _DURATION: Any = "2m"  # Any: typer sends a default through the option's parser as well
 _PRECISION: Any = "1%"
@@ -105,6 +105,14 @@ class Sync:
 
     wanted: bool
     agreed: bool
+
+
+def page_of(result: TimingResult) -> str:
+    """The result as a page."""
+    parts = (result.engine, result.worker, result.device, f"process {result.server_pid}")
+    took = f"{result.duration_s:.0f} s"
+    server = " · ".join(part for part in (*parts, took) if part)
+    return page(result.comparison, server, msgspec.json.encode(result))
 
 
 class LineProgress:
@@ -230,6 +238,8 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
             exit_code=2,
         )
     if html is not None:
+        if not html.parent.is_dir():
+            raise SpectraceError(f"{html} cannot be written: there is no folder {html.parent}.")
         refuse_existing(html, force=force)
     console = Console(stderr=True) if json else OutputConsole()
     progress = LiveProgress(console) if console.is_terminal else LineProgress(console)
@@ -245,7 +255,8 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
             console.print()
             console.print(render(result.comparison), highlight=False)
         if html is not None:
-            write_page(html, result, force=force)
+            with published(html, force=force) as temporary:
+                temporary.write_text(page_of(result), "utf-8")
             progress.note(f"The page is in {html}.")
     raise typer.Exit(code)
 

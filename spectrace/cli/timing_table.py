@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Group, RenderableType
@@ -20,7 +21,7 @@ from spectrace.cli import numbers
 from spectrace.cli.timing_words import label, sentences
 from spectrace.model import Lane, PhaseName
 
-_TO = "\u2013"  # an en dash
+_MINUS = "\u2212"  # a real minus sign
 _SHOWN_STRATA = 3
 _REASONS = {
     Refusal.WARM_UP: "warming up",
@@ -49,11 +50,11 @@ def _table(*heads: str, title: str) -> Table:
     first, *others = heads
     return Table(
         Column(first, no_wrap=True),
-        *(Column(head, justify="right", no_wrap=True) for head in others),
+        *(Column(head, justify="right", overflow="fold") for head in others),
         title=Text(title, style="bold"),
         title_justify="left",
         box=None,
-        padding=(0, 2, 0, 0),
+        padding=(0, 1, 0, 0),
         pad_edge=False,
     )
 
@@ -61,12 +62,13 @@ def _table(*heads: str, title: str) -> Table:
 def _modes(found: Comparison) -> Table:
     names = [figures.mode.value for figures in found.modes]
     table = _table("", *names, title="Whole cycles")
-    for name, cell in _mode_rows(found):
+    for name, cell in mode_rows(found):
         table.add_row(name, *(cell(figures) for figures in found.modes))
     return table
 
 
-def _mode_rows(found: Comparison) -> Iterator[tuple[str, Callable[[ModeFigures], str]]]:
+def mode_rows(found: Comparison) -> Iterator[tuple[str, Callable[[ModeFigures], str]]]:
+    """The figures of whole cycles: of each its name, and what writes it for a mode."""
     costs = {cost.mode: cost for cost in found.costs}
 
     def slower(figures: ModeFigures) -> str:
@@ -103,14 +105,14 @@ def lanes(found: Comparison) -> list[tuple[str, tuple[PhaseFigures, ...]]]:
 def _phases(found: Comparison) -> Table:
     columns = lanes(found)
     names = [name for name in PhaseName if any(_of(name, phases) for _, phases in columns)]
-    heads = [head for column, _ in columns for head in (f"{column}, ms", "share")]
-    table = _table("", *heads, title="Phases, median")
+    heads = [head for column, _ in columns for head in (f"{column}, ms", "%")]
+    table = _table("", *heads, title="Phases: median, and share of the time")
     for name in names:
         cells: list[str] = []
         for _, phases in columns:
             phase = _of(name, phases)
             cells += (
-                [milliseconds(phase.time_ms), numbers.share(phase.share.value)]
+                [milliseconds(phase.time_ms), numbers.share_cell(phase.share.value)]
                 if phase
                 else [numbers.MISSING, ""]
             )
@@ -122,12 +124,16 @@ def _of(name: PhaseName, phases: Iterable[PhaseFigures]) -> PhaseFigures | None:
     return next((phase for phase in phases if phase.name is name), None)
 
 
-def _differences(found: Comparison) -> Table:
+def against(found: Comparison) -> str:
+    """What the phases are held against: the lane that is taken for the truth."""
     reference = found.reference
-    against = "device" if reference and reference.lane is Lane.DEVICE else "sync"
+    return "device" if reference and reference.lane is Lane.DEVICE else "sync"
+
+
+def _differences(found: Comparison) -> Table:
     modes = list(dict.fromkeys(one.mode for one in found.differences))
     table = _table(
-        "", *(f"{mode.value} \u2212 {against}, ms" for mode in modes), title="Differences"
+        "", *(f"{mode.value} \u2212 {against(found)}, ms" for mode in modes), title="Differences"
     )
     verdicts = {
         Verdict.DIFFERS: "",
@@ -151,7 +157,7 @@ def basis(found: Comparison) -> Iterator[str]:
     """What it rests on: blocks, what was compared with what, what was left out, the intervals."""
     yield (
         f"{numbers.count(sum(figures.cycles for figures in found.modes))} cycles in "
-        f"{found.blocks} blocks, {found.rounds} whole rounds."
+        f"{found.blocks} blocks; whole rounds: {found.rounds}."
     )
     shown = [
         f"{like(stratum.like)} ({numbers.share(stratum.share)})"
@@ -186,27 +192,30 @@ def like(what: Like) -> str:
 
 
 def milliseconds(estimate: Estimate) -> str:
-    """A time for a column in ms, with its interval."""
-    return _with_limits(estimate, numbers.milliseconds_cell)
+    """A time for a column in ms, with how far its interval reaches."""
+    return with_reach(estimate, 2)
 
 
 def rate(estimate: Estimate | None) -> str:
-    """A number per second with its interval."""
-    return numbers.MISSING if estimate is None else _with_limits(estimate, _one_decimal)
+    """A number per second, likewise."""
+    return numbers.MISSING if estimate is None else with_reach(estimate, 1)
 
 
 def factor(estimate: Estimate) -> str:
-    """A ratio with its interval."""
-    return _with_limits(
-        estimate, lambda value: numbers.MISSING if value is None else f"{value:.3f}"
-    )
+    """A ratio, likewise."""
+    return with_reach(estimate, 3)
 
 
-def _one_decimal(value: float | None) -> str:
-    return numbers.MISSING if value is None else f"{value:,.1f}"
+def with_reach(estimate: Estimate, decimals: int) -> str:
+    """A value and how far its interval reaches on its wider side, which is rounded up.
 
-
-def _with_limits(estimate: Estimate, write: Callable[[float | None], str]) -> str:
-    if estimate.low is None and estimate.high is None:
-        return write(estimate.value)
-    return f"{write(estimate.value)} ({write(estimate.low)}{_TO}{write(estimate.high)})"
+    `±?` where the data give no interval.
+    """
+    value = f"{abs(estimate.value):,.{decimals}f}"
+    if estimate.value < 0 and float(value.replace(",", "")):
+        value = f"{_MINUS}{value}"
+    if estimate.low is None or estimate.high is None:
+        return f"{value} ±?"
+    step = 10.0**-decimals
+    reach = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return f"{value} ±{math.ceil(reach / step) * step:,.{decimals}f}"

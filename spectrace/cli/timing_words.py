@@ -130,7 +130,7 @@ def _cost(cost: Cost) -> str:
         return f"What {name.lower()} costs cannot be said: there are too few blocks."
     reach = f"{percent(ratio.low - 1)} to {percent(ratio.high - 1)}"
     if cost.verdict is Verdict.SAME:
-        return f"{name} costs nothing that matters: cycles are {reach} longer than without."
+        return f"{name} costs nothing that matters: {_at_most(ratio.high - 1)}."
     if cost.verdict is Verdict.OPEN:
         return f"What {name.lower()} costs cannot be said yet: {reach} of a cycle."
     word = "slower" if ratio.value > 1 else "faster"
@@ -138,6 +138,12 @@ def _cost(cost: Cost) -> str:
         f"{name} makes the server {percent(abs(ratio.value - 1))} {word} "
         f"({reach}): throughput without it over that with it is {ratio.value:.3f}."
     )
+
+
+def _at_most(share: float) -> str:
+    if share <= 0:
+        return "cycles are not longer than without"
+    return f"cycles are {numbers.share(share)} longer than without at most"
 
 
 def _ms(estimate: Estimate) -> str:
