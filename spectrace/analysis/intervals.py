@@ -55,7 +55,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ratio(tops: Values, bottoms: Values, confidence: float) -> Estimate:
-    """The sum of some quantity over the sum of another, each given by block.
+    """The sum of some quantity over the sum of another, each given by block and never negative.
 
     The usual linearisation: Cochran, Sampling Techniques (1977), 6.3, with n - 1 degrees of
     freedom.
@@ -72,7 +72,7 @@ def ratio(tops: Values, bottoms: Values, confidence: float) -> Estimate:
     rests = tops - value * bottoms
     variance = blocks / (blocks - 1) * float((rests**2).sum()) / float(bottoms.sum()) ** 2
     reach = t_quantile(0.5 + confidence / 2, blocks - 1) * math.sqrt(variance)
-    return Estimate(value=value, low=value - reach, high=value + reach)
+    return Estimate(value=value, low=max(0.0, value - reach), high=value + reach)
 
 
 def quantile(

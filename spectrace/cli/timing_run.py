@@ -21,7 +21,8 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, CycleKind, Lane, PhaseName, TimingMode
 
 POLL_S = 0.05
-LEAST_ROUNDS = 2  # of one alone nothing could be told from chance
+_LEAST_ROUNDS = 2  # of one alone nothing could be told from chance
+_LEAST_BLOCKS = 4  # of each mode
 _LOOK_CYCLES = 30  # before the first block: what the server does, and how fast
 _IDLE_AFTER_S = 2.0
 _PATIENCE_S = 5.0  # with groups of ranks that have become idle, once others have switched
@@ -125,6 +126,7 @@ class TimingRun:
         self._clock = clock or Clock()
         self._start_ns = self._clock.now_ns()
         self._rounds = 0  # whole ones
+        self._least_rounds = _LEAST_ROUNDS
         self._lost_control = False
         self._device_timing = ""
 
@@ -165,6 +167,7 @@ class TimingRun:
     def run(self, modes: Sequence[TimingMode]) -> None:
         """Goes through the blocks until the wish is fulfilled, or it is stopped."""
         plan = Plan(modes, self._wish.seed)
+        self._least_rounds = max(_LEAST_ROUNDS, math.ceil(_LEAST_BLOCKS / (len(modes) - 1)))
         try:
             self._come_to(self._ask(plan.lead_in))
             for number, turn in enumerate(plan.turns()):
@@ -252,7 +255,7 @@ class TimingRun:
             f"Round {self._rounds}: {sum(figures.cycles for figures in found.modes):,} cycles "
             f"count, widest interval {known}, asked for ±{numbers.share(self._wish.precision)}."
         )
-        if self._rounds < LEAST_ROUNDS:
+        if self._rounds < self._least_rounds:
             return False
         counts = [figures.cycles for figures in found.modes]
         if self._wish.cycles is not None and counts and min(counts) >= self._wish.cycles:
@@ -268,11 +271,11 @@ class TimingRun:
         )
 
     def result(self, rounds: int | None = None) -> Comparison:
-        """The comparison of so many rounds; by default of the whole ones, once there are two.
+        """The comparison of so many rounds; by default of the whole ones, once they are enough.
 
         With fewer it is of everything that came.
         """
-        if rounds is None and self._rounds >= LEAST_ROUNDS:
+        if rounds is None and self._rounds >= self._least_rounds:
             rounds = self._rounds
         return compare(
             self.ledger.samples(rounds),

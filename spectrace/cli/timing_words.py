@@ -9,7 +9,6 @@ from spectrace.analysis.timing_report import (
     Comparison,
     Cost,
     Moved,
-    PhaseDifference,
     Verdict,
 )
 from spectrace.cli import numbers
@@ -94,9 +93,11 @@ def _differences(found: Comparison, mode: TimingMode) -> Iterator[str]:
         within = numbers.milliseconds(found.margin_ms)
         names = listed([label(phase) for phase in same])
         yield f"{clock} shows {names} as {against} does, within {within}."
-    for one in own:
-        if one.verdict is Verdict.OPEN:
-            yield _open(one, clock, against)
+    unknown = [one for one in own if one.verdict is Verdict.OPEN]
+    if unknown:
+        names = listed([f"{label(one.phase)} ({_reach(one.difference_ms)})" for one in unknown])
+        shown = f"{clock[0].lower()}{clock[1:]} shows it otherwise than {against}"
+        yield f"Whether {shown} cannot be said of {names}."
 
 
 def _why_longer(mode: TimingMode) -> str:
@@ -105,18 +106,11 @@ def _why_longer(mode: TimingMode) -> str:
     return ""
 
 
-def _open(one: PhaseDifference, clock: str, against: str) -> str:
-    return (
-        f"Whether {clock[0].lower()}{clock[1:]} shows {label(one.phase)} otherwise than {against} "
-        f"cannot be said: {_reach(one.difference_ms)}."
-    )
-
-
 def _reach(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
-        return "there are too few blocks for an interval"
-    low, high = (numbers.milliseconds(limit) for limit in (estimate.low, estimate.high))
-    return f"the difference lies between {low} and {high}"
+        return "too few blocks"
+    low, high = (numbers.milliseconds_cell(limit) for limit in (estimate.low, estimate.high))
+    return f"{low} to {high} ms"
 
 
 def _cost(cost: Cost) -> str:
