@@ -183,7 +183,7 @@ def _differences(found: Comparison) -> Iterator[str]:
     reach = 1.1 * max(*limits, 2 * (found.margin_ms or 0.0))
     yield "<section><figure><h2>What each clock hides, and what it charges for it</h2>"
     yield (
-        f"<figcaption>Each phase less what {against(found)} shows, with intervals that hold all "
+        f"<figcaption>Each phase less what {_truth(found)} shows, with intervals that hold all "
         f"together. Grey: less than {numbers.milliseconds(found.margin_ms)}, no difference that "
         "matters.</figcaption>"
     )
@@ -194,6 +194,11 @@ def _differences(found: Comparison) -> Iterator[str]:
                 yield _difference(one, reach, found.margin_ms or 0.0)
         yield "</div>"
     yield f'<div class="row"><span></span>{_axis(-reach, reach, "ms")}</div></figure></section>'
+
+
+def _truth(found: Comparison) -> str:
+    name = against(found)
+    return f"the {name}" if name == "device" else f"{name} timing"
 
 
 def _limit(estimate: Estimate) -> float:

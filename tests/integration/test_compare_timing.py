@@ -118,8 +118,11 @@ def test_a_host_that_runs_ahead_is_said_to_show_launches() -> None:
 
 
 def test_blocking_launches_leave_no_difference() -> None:
-    """Where the host waits for every kernel, its clock and the device's show the same."""
-    found = compared(blocking, "--duration", ONE_ROUND, "--no-sync")
+    """Where the host waits for every kernel, its clock and the device's show the same.
+
+    Within 3 % of a cycle, 0.9 ms: less than the 1.31 ms that it hides without.
+    """
+    found = compared(blocking, "--duration", ONE_ROUND, "--no-sync", "--precision", "3%")
     host = [one for one in found["comparison"]["differences"] if one["mode"] == "host"]
     assert {one["phase"] for one in host} >= {"draft", "verify"}
     assert "differs" not in {one["verdict"] for one in host}

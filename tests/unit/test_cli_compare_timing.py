@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.timing_comparison import compare
-from spectrace.analysis.timing_report import Comparison
 from spectrace.cli.compare_timing import TimingResult, announcement, answer, page_of
 from spectrace.cli.main import app
 from spectrace.cli.stopping import Stop
@@ -23,28 +22,7 @@ from spectrace.cli.timing_run import Glance
 from spectrace.cli.timing_table import render, with_reach
 from spectrace.cli.timing_words import sentences
 from spectrace.errors import SpectraceError
-from tests.helpers.timing_truth import STORY, samples
-
-
-def found() -> Comparison:
-    """The founding story's server, two rounds."""
-    bare = compare(samples(STORY, 2, 1), rounds=2, plain_decode_ms=11.1, left_out={"warm_up": 240})
-    return msgspec.structs.replace(bare, sentences=sentences(bare))
-
-
-def result(comparison: Comparison | None = None) -> TimingResult:
-    """What the command would write."""
-    return TimingResult(
-        run_id="c" * 32,
-        server_pid=70,
-        engine="sglang 0.5.23",
-        worker="<EAGLEWorker>",
-        device="cuda",
-        seed=0,
-        duration_s=40.0,
-        end=None,
-        comparison=comparison or found(),
-    )
+from tests.helpers.timing_results import found, result
 
 
 def test_sync_has_to_be_agreed_to() -> None:
