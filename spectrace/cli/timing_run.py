@@ -168,6 +168,8 @@ class TimingRun:
         """Goes through the blocks until the wish is fulfilled, or it is stopped."""
         plan = Plan(modes, self._wish.seed)
         self._least_rounds = max(_LEAST_ROUNDS, math.ceil(_LEAST_BLOCKS / (len(modes) - 1)))
+        if self._is_over():
+            return
         try:
             self._come_to(self._ask(plan.lead_in))
             for number, turn in enumerate(plan.turns()):
@@ -249,7 +251,7 @@ class TimingRun:
         found = self.result(self._rounds)
         widest = found.widest
         known = "not known yet"
-        if widest is not None and math.isfinite(widest):
+        if widest is not None and widest < 1:
             known = f"±{numbers.share(widest)} of a cycle"
         self._progress.round(
             f"Round {self._rounds}: {sum(figures.cycles for figures in found.modes):,} cycles "

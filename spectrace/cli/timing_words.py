@@ -122,6 +122,8 @@ def _cost(cost: Cost) -> str:
     ratio = cost.throughput_ratio
     if ratio.low is None or ratio.high is None:
         return f"What {name.lower()} costs cannot be said: there are too few blocks."
+    if ratio.half_width > 1:
+        return f"What {name.lower()} costs cannot be said: cycles differ too much by themselves."
     reach = f"{percent(ratio.low - 1)} to {percent(ratio.high - 1)}"
     if cost.verdict is Verdict.SAME:
         return f"{name} costs nothing that matters: {_at_most(ratio.high - 1)}."

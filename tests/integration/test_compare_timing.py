@@ -8,6 +8,7 @@ device verify 27.40, launches 0.87 and 1.05 and 0.32 of other work has host draf
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -147,6 +148,18 @@ def test_ctrl_c_gives_what_there_is_and_leaves(worker: FakeWorker, place: str) -
     assert "Nothing can be" in output
     assert "The probe is out of TP0" in output
     assert not ring_file.ring_path(worker.pid).exists()
+
+
+def test_a_server_that_dies_meanwhile_leaves_what_there_is(worker: FakeWorker) -> None:
+    """The report is of what came until then, and the exit status says that the server has ended."""
+    process = start("compare-timing", str(worker.pid), "--yes", "--json")
+    assert process.stderr is not None
+    while "One of 4 blocks" not in process.stderr.readline():
+        assert process.poll() is None
+    os.kill(worker.pid, signal.SIGKILL)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 3, errors
+    assert json.loads(output)["end"] == "server_died"
 
 
 def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
