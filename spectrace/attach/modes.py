@@ -14,7 +14,7 @@ from spectrace.collect.assembler import group_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run, TimingMode
-from spectrace.probe.layout import Mode, State, Word, mode_word
+from spectrace.probe.layout import Mode, State, Word, mode_word, split_mode
 
 MODES = {
     TimingMode.OFF: Mode.OFF,
@@ -77,6 +77,17 @@ def switch(
         for rank, ring in rings:
             groups.setdefault(step[rank.name], []).append((rank, ring))
         return [_switch_group(members, before, MODES[mode]) for members in groups.values()]
+
+
+def asked_of(run: Run) -> TimingMode | None:
+    """The mode that the first rank of a server was last asked for; None where it is no known one.
+
+    Raises:
+        SpectraceError: It is not traced.
+    """
+    with _rings(run.ranks[:1]) as [(_, ring)]:
+        asked, _ = split_mode(ring.word(Word.MODE))
+    return next((mode for mode, number in MODES.items() if number == asked), None)
 
 
 def in_step(ranks: list[str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spectrace.analysis.summary import Summary
 from spectrace.attach.pulse import Activity
 from spectrace.attach.session import SessionFacts, Stall, controller_of, standing_still
@@ -60,7 +62,7 @@ def death_line(report: Report) -> str:
     if len(dead) in (0, len(ranks)):
         return "The server has ended. What was measured until then:"
     have = "has" if len(dead) == 1 else "have"
-    return f"{_listed(dead)} of the server {have} ended. What was measured until then:"
+    return f"{listed(dead)} of the server {have} ended. What was measured until then:"
 
 
 def of_the_living(report: Report) -> tuple[Removal, ...]:
@@ -225,11 +227,11 @@ def removal_lines(removals: tuple[Removal, ...]) -> list[str]:
     lines = []
     out = [removal.rank for removal in removals if removal.removed]
     if out:
-        lines.append(f"The probe is out of {_listed(out)}: the server goes on without it.")
+        lines.append(f"The probe is out of {listed(out)}: the server goes on without it.")
     for removal in removals:
         if removal.foreign:
             lines.append(
-                f"{removal.rank}: other code wrapped {_listed(list(removal.foreign))} after us. "
+                f"{removal.rank}: other code wrapped {listed(list(removal.foreign))} after us. "
                 "Our wrapper stays below it and only passes calls through."
             )
         if not removal.removed and not removal.left_to:
@@ -237,11 +239,11 @@ def removal_lines(removals: tuple[Removal, ...]) -> list[str]:
     left = [removal.rank for removal in removals if removal.left_to]
     if left:
         reasons = dict.fromkeys(removal.reason for removal in removals if removal.left_to)
-        lines.append(f"The probe stays in {_listed(left)}. {' '.join(reasons)}")
+        lines.append(f"The probe stays in {listed(left)}. {' '.join(reasons)}")
     return lines
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """`A`, `A and B`, or `A, B and C`."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from spectrace import __version__
 from spectrace.cli.attach import attach
+from spectrace.cli.compare_timing import compare_timing
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
 from spectrace.cli.export import export
@@ -52,6 +53,7 @@ app.command()(attach)
 app.command()(launch)
 app.command()(detach)
 app.command()(mode)
+app.command()(compare_timing)
 app.command()(status)
 app.command()(doctor)
 app.command()(serve)

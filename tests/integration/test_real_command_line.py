@@ -102,6 +102,26 @@ def test_a_second_attach_reads_along_and_leaves_the_probe_to_the_first(loaded: S
     assert no_ring_left(loaded.server.scheduler_pids())
 
 
+def test_timing_modes_are_compared_without_a_device(loaded: Served) -> None:
+    """On the CPU device timing does not exist, which is said; off, host and sync are compared.
+
+    No cycle has another mode than its block on any rank, and every function is put back. Two ranks
+    share the cores of a small machine: there may be too few cycles then to compare all three.
+    """
+    enough = ("--cycles", "20", "--duration", "50s")
+    done = run("compare-timing", "--url", loaded.server.url, "--yes", "--json", *enough)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["comparison"]
+    assert found["device_timing"] == "The server runs on the CPU, which has no timing events."
+    assert "warm_up" in found["left_out"]
+    assert "other_mode" not in found["left_out"]
+    assert no_ring_left(loaded.server.scheduler_pids())
+    if loaded.ranks == 1:
+        assert found["sentences"][0].startswith("There is no device timing here.")
+        assert [one["mode"] for one in found["modes"]] == ["off", "host", "sync"]
+        assert found["reference"] == {"mode": "sync", "lane": "host"}
+
+
 def test_status_lists_the_server_and_who_traces_it(loaded: Served) -> None:
     """`status` names the server, its ranks, and the process that traces."""
     process = start("attach", str(loaded.server.pid))

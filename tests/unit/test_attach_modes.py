@@ -62,6 +62,14 @@ def test_all_ranks_of_a_group_are_given_the_same_cycle(rings: dict[str, RingWrit
     assert [switch.ranks for switch in switches] == [NAMES[:2], NAMES[2:]]
 
 
+def test_the_mode_that_was_asked_for_last_is_known(rings: dict[str, RingWriter]) -> None:
+    """So that who switches a server that others read can give it back as it was."""
+    modes.switch(RUN, TimingMode.SYNC, lambda _: None)
+    assert modes.asked_of(RUN) is TimingMode.SYNC
+    rings[NAMES[0]].words[Word.MODE] = 99
+    assert modes.asked_of(RUN) is None
+
+
 @pytest.mark.parametrize(
     ("names", "together"),
     [

@@ -1,0 +1,150 @@
+"""Confidence intervals for values that come in blocks, of which only whole blocks are independent.
+
+Cycles that follow each other are alike, so that a thousand of them say less than a thousand
+independent values. The unit is therefore the block: what differs between the blocks of a mode is
+the error, whatever its cause, and Student's t takes into account how few blocks there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrace.analysis.student import t_quantile
+
+Values = NDArray[np.float64]
+Places = NDArray[np.intp]
+_FEWEST_BLOCKS = 2
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and its confidence interval, in the unit of the field that holds it.
+
+    Attributes:
+        value: The estimate.
+        low: Lower limit; None where the data do not give one.
+        high: Upper limit; likewise.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval, infinite where a limit is missing."""
+        if self.low is None or self.high is None:
+            return math.inf
+        return (self.high - self.low) / 2
+
+    def excludes(self, value: float) -> bool:
+        """Whether the interval is whole and does not hold this value."""
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= value <= self.high
+
+    def within(self, low: float, high: float) -> bool:
+        """Whether the whole interval lies between two values."""
+        if self.low is None or self.high is None:
+            return False
+        return low <= self.low and self.high <= high
+
+
+def ratio(tops: Values, bottoms: Values, confidence: float) -> Estimate:
+    """The sum of some quantity over the sum of another, each given by block and never negative.
+
+    The usual linearisation: Cochran, Sampling Techniques (1977), 6.3, with n - 1 degrees of
+    freedom.
+
+    Args:
+        tops: Sum of the upper quantity in each block.
+        bottoms: Sum of the lower one, in all blocks together not 0.
+        confidence: Such as 0.95.
+    """
+    value = float(tops.sum() / bottoms.sum())
+    blocks = len(tops)
+    if blocks < _FEWEST_BLOCKS:
+        return Estimate(value=value, low=None, high=None)
+    rests = tops - value * bottoms
+    variance = blocks / (blocks - 1) * float((rests**2).sum()) / float(bottoms.sum()) ** 2
+    reach = t_quantile(0.5 + confidence / 2, blocks - 1) * math.sqrt(variance)
+    return Estimate(value=value, low=max(0.0, value - reach), high=value + reach)
+
+
+def quantile(
+    values: Values, weights: Values, blocks: Places, part: float, confidence: float
+) -> Estimate:
+    """A weighted quantile of values that come in blocks.
+
+    The interval is Woodruff's, "Confidence Intervals for Medians and Other Position Measures",
+    Journal of the American Statistical Association 47 (1952): limits for the share of values
+    below the quantile, between blocks, carried over to the values. Where such a limit lies
+    beyond the data, there is none.
+
+    Args:
+        values: At least one.
+        weights: Of each value.
+        blocks: Which block each belongs to.
+        part: From 0 to 1.
+        confidence: Such as 0.95.
+    """
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    reached = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    value = float(np.interp(part, reached, ascending))
+    names, places = np.unique(blocks, return_inverse=True)
+    if len(names) < _FEWEST_BLOCKS:
+        return Estimate(value=value, low=None, high=None)
+    rests = np.bincount(places, weights=weights * ((values <= value) - part))
+    rests -= rests.mean()
+    variance = len(names) / (len(names) - 1) * float((rests**2).sum()) / float(weights.sum()) ** 2
+    reach = t_quantile(0.5 + confidence / 2, len(names) - 1) * math.sqrt(variance)
+    low, high = (
+        float(np.interp(at, reached, ascending)) if reached[0] <= at <= reached[-1] else None
+        for at in (part - reach, part + reach)
+    )
+    return Estimate(value=value, low=low, high=high)
+
+
+def difference(
+    ones: Values, others: Values, rounds: tuple[Sequence[int], Sequence[int]], confidence: float
+) -> Estimate | None:
+    """By how much the blocks of one mode exceed those of another, within the same rounds.
+
+    Least squares for two modes and one level per round, so that a drift over the rounds falls
+    out: Montgomery, Design and Analysis of Experiments, randomised blocks. Both modes have as many
+    blocks in a whole round, which keeps the pooled variance right where theirs differ.
+
+    Args:
+        ones: A value for each block of the one mode.
+        others: A value for each block of the other one.
+        rounds: The round of each block, of both.
+        confidence: Such as 0.95.
+
+    Returns:
+        None where no round has both modes, or nothing is left to tell the error from.
+    """
+    level = _by_round(ones, rounds[0]), _by_round(others, rounds[1])
+    both = sorted(level[0].keys() & level[1].keys())
+    counts = [(len(level[0][r]), len(level[1][r])) for r in both]
+    freedom = sum(map(sum, counts)) - len(both) - 1
+    if not both or freedom < 1:
+        return None
+    steps = np.array([float(level[0][r].mean() - level[1][r].mean()) for r in both])
+    weights = np.array([one * other / (one + other) for one, other in counts])
+    value = float((weights * steps).sum() / weights.sum())
+    squares = float((weights * (steps - value) ** 2).sum())
+    for side in level:
+        squares += sum(float(((side[r] - side[r].mean()) ** 2).sum()) for r in both)
+    error = math.sqrt(squares / freedom / float(weights.sum()))
+    reach = t_quantile(0.5 + confidence / 2, freedom) * error
+    return Estimate(value=value, low=value - reach, high=value + reach)
+
+
+def _by_round(values: Values, rounds: Sequence[int]) -> dict[int, Values]:
+    places = np.asarray(rounds)
+    return {int(r): values[places == r] for r in np.unique(places)}

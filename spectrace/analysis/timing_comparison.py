@@ -1,0 +1,292 @@
+"""Compares what timing modes show of the same server: times, differences, costs, what hid what.
+
+Three rules keep it honest. Blocks are the unit, not cycles (`intervals`). All differences and
+costs share one error probability: each has an interval at 1 - (1 - confidence) / their number
+(Bonferroni), so that a server on which nothing differs gets any false claim in 5 % of all runs at
+most. And a difference that is real but smaller than the margin is called none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from spectrace.analysis.intervals import Estimate, Values
+from spectrace.analysis.sample_table import SampleTable
+from spectrace.analysis.samples import Refusal, Sample
+from spectrace.analysis.speculation import break_even
+from spectrace.analysis.timing_report import (
+    Comparison,
+    Cost,
+    ModeFigures,
+    Moved,
+    PhaseDifference,
+    PhaseFigures,
+    Reference,
+    Stratum,
+    Verdict,
+)
+from spectrace.model import Lane, PhaseName, TimingMode
+
+CONFIDENCE = 0.95
+MARGIN = 0.01
+ORDER = (TimingMode.OFF, TimingMode.HOST, TimingMode.DEVICE, TimingMode.SYNC)
+_WAITS = (PhaseName.WAIT, PhaseName.RESOLVE)
+_MS_PER_S = 1e3
+_OFTEN = 0.5  # of the cycles: a phase that is rarer is not compared
+
+
+def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
+    samples: Sequence[Sample],
+    *,
+    left_out: dict[str, int] | None = None,
+    rounds: int = 0,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+    plain_decode_ms: float | None = None,
+    device_timing: str = "",
+) -> Comparison:
+    """Compares the modes of some samples.
+
+    Args:
+        samples: One for each cycle that counts.
+        left_out: Cycles that do not, by reason.
+        rounds: Whole rounds of the plan.
+        margin: What counts as no difference, as a share of the time of a cycle.
+        confidence: Of the intervals.
+        plain_decode_ms: Time of a plain decode of the same batch, where it is known.
+        device_timing: Why there is no device timing, a sentence.
+    """
+    table = SampleTable(samples)
+    part = _Part(table, confidence, plain_decode_ms)
+    modes = tuple(part.figures(mode) for mode in ORDER if mode in table.modes)
+    reference = _reference(modes)
+    compared = [] if reference is None else part.compared(modes, reference)
+    costly = _costly(modes)
+    claims = len(compared) + len(costly)
+    shared = 1 - (1 - confidence) / max(claims, 1)
+    margin_ms = modes[0].cycle_p50_ms.value * margin if modes else None
+    differences = tuple(
+        part.difference(mode, phase, reference, shared, margin_ms or 0.0)
+        for mode, phase in compared
+        if reference is not None
+    )
+    runs_ahead = _mostly(sample.runs_ahead for sample in table.samples)
+    return Comparison(
+        confidence=confidence,
+        claims=claims,
+        margin=margin,
+        margin_ms=margin_ms,
+        modes=modes,
+        reference=reference,
+        differences=differences,
+        costs=tuple(part.cost(mode, shared, margin) for mode in costly),
+        moved=_moved(modes, differences, runs_ahead=runs_ahead),
+        strata=tuple(
+            Stratum(like=like, cycles=count, share=count / len(table.samples))
+            for like, count in table.likes.most_common()
+        ),
+        left_out={**(left_out or {}), **({Refusal.UNLIKE.value: table.left} if table.left else {})},
+        rounds=rounds,
+        blocks=len({sample.block for sample in table.samples}),
+        runs_ahead=runs_ahead,
+        device_timing=device_timing,
+    )
+
+
+class _Part:
+    """Figures of single modes and pairs of them."""
+
+    def __init__(
+        self, table: SampleTable, confidence: float, plain_decode_ms: float | None
+    ) -> None:
+        self._table = table
+        self._confidence = confidence
+        self._plain_decode_ms = plain_decode_ms
+        self._cycle_ms = table.column(lambda sample: sample.cycle_ms)
+
+    def figures(self, mode: TimingMode) -> ModeFigures:
+        table, confidence = self._table, self._confidence
+        p50, p95, p99 = (
+            table.quantile(mode, self._cycle_ms, part, confidence) for part in (0.5, 0.95, 0.99)
+        )
+        rate = self._rate(mode, table.column(lambda _: 1.0))
+        assert p50 and p95 and p99 and rate  # noqa: PT018, S101 - a mode of the table has cycles
+        host, device = (self._phases(mode, lane) for lane in (Lane.HOST, Lane.DEVICE))
+        return ModeFigures(
+            mode=mode,
+            blocks=table.blocks(mode),
+            cycles=table.cycles(mode),
+            cycles_per_s=rate,
+            tokens_per_s=self._rate(mode, table.column(lambda sample: sample.tokens)),
+            cycle_p50_ms=p50,
+            cycle_p95_ms=p95,
+            cycle_p99_ms=p99,
+            accept_length=_accept_length([s for s in table.samples if s.mode is mode]),
+            break_even_accept_length=(
+                None
+                if self._plain_decode_ms is None
+                else break_even(p50.value, self._plain_decode_ms)
+            ),
+            host=host,
+            device=device,
+        )
+
+    def _rate(self, mode: TimingMode, counts: Values) -> Estimate | None:
+        return self._table.ratio(mode, counts, self._cycle_ms / _MS_PER_S, self._confidence)
+
+    def _phases(self, mode: TimingMode, lane: Lane) -> tuple[PhaseFigures, ...]:
+        table, confidence = self._table, self._confidence
+        found = []
+        for name in PhaseName:
+            times = self._column(name, lane)
+            time = table.quantile(mode, times, 0.5, confidence)
+            share = table.ratio(mode, _or_zero(times), self._cycles_with(lane), confidence)
+            if time is not None and share is not None:
+                found.append(PhaseFigures(name=name, time_ms=time, share=share))
+        return tuple(found)
+
+    def _column(self, name: PhaseName, lane: Lane) -> Values:
+        if lane is Lane.HOST:
+            return self._table.column(lambda sample: sample.host.get(name))
+        return self._table.column(lambda sample: (sample.device or {}).get(name))
+
+    def _cycles_with(self, lane: Lane) -> Values:
+        """The time of cycles that have this lane."""
+        return self._table.column(
+            lambda sample: (
+                sample.cycle_ms if (sample.host if lane is Lane.HOST else sample.device) else None
+            )
+        )
+
+    def compared(
+        self, modes: Sequence[ModeFigures], reference: Reference
+    ) -> list[tuple[TimingMode, PhaseName]]:
+        """Which phases of which modes are held against the reference: those that both have."""
+        known = self._often(reference.mode, reference.lane)
+        return [
+            (figures.mode, phase)
+            for figures in modes
+            if figures.mode not in {reference.mode, TimingMode.OFF}
+            for phase in self._often(figures.mode, Lane.HOST)
+            if phase in known
+        ]
+
+    def _often(self, mode: TimingMode, lane: Lane) -> list[PhaseName]:
+        """The phases that occur in most cycles of a mode."""
+        with_lane = [
+            times
+            for sample in self._table.samples
+            if sample.mode is mode
+            for times in [sample.host if lane is Lane.HOST else sample.device]
+            if times
+        ]
+        return [
+            name
+            for name in PhaseName
+            if sum(name in times for times in with_lane) > _OFTEN * len(with_lane)
+        ]
+
+    def difference(
+        self,
+        mode: TimingMode,
+        phase: PhaseName,
+        reference: Reference,
+        confidence: float,
+        margin_ms: float,
+    ) -> PhaseDifference:
+        found = self._table.excess(
+            (mode, self._column(phase, Lane.HOST)),
+            (reference.mode, self._column(phase, reference.lane)),
+            confidence,
+        ) or Estimate(value=0.0, low=None, high=None)
+        verdict = _verdict(found, 0.0, (-margin_ms, margin_ms))
+        return PhaseDifference(mode=mode, phase=phase, difference_ms=found, verdict=verdict)
+
+    def cost(self, mode: TimingMode, confidence: float, margin: float) -> Cost:
+        found = self._table.factor(mode, TimingMode.OFF, self._cycle_ms, confidence) or Estimate(
+            value=1.0, low=None, high=None
+        )
+        verdict = _verdict(found, 1.0, (1 - margin, 1 + margin))
+        return Cost(mode=mode, throughput_ratio=found, verdict=verdict)
+
+
+def _verdict(estimate: Estimate, nothing: float, margin: tuple[float, float]) -> Verdict:
+    if estimate.within(*margin):
+        return Verdict.SAME
+    return Verdict.DIFFERS if estimate.excludes(nothing) else Verdict.OPEN
+
+
+def _or_zero(times: Values) -> Values:
+    """The same column with 0 where a phase did not occur."""
+    return np.nan_to_num(times, nan=0.0)
+
+
+def _accept_length(samples: Sequence[Sample]) -> float | None:
+    verifies = sum(sample.verifies for sample in samples)
+    correct = sum(sample.correct_drafts for sample in samples)
+    return (correct + verifies) / verifies if verifies else None
+
+
+def _reference(modes: Sequence[ModeFigures]) -> Reference | None:
+    """The device's own times where there are any, else those of `sync`."""
+    if any(figures.device for figures in modes):
+        return Reference(mode=TimingMode.DEVICE, lane=Lane.DEVICE)
+    if any(figures.mode is TimingMode.SYNC for figures in modes) and len(modes) > 1:
+        return Reference(mode=TimingMode.SYNC, lane=Lane.HOST)
+    return None
+
+
+def _costly(modes: Sequence[ModeFigures]) -> list[TimingMode]:
+    """The modes whose throughput can be held against that without timing."""
+    found = [figures.mode for figures in modes]
+    return [mode for mode in found if mode is not TimingMode.OFF and TimingMode.OFF in found]
+
+
+def _mostly(flags: Iterable[bool]) -> bool:
+    known = list(flags)
+    return sum(known) > len(known) / 2
+
+
+def _moved(
+    modes: Sequence[ModeFigures],
+    differences: Sequence[PhaseDifference],
+    *,
+    runs_ahead: bool,
+) -> tuple[Moved, ...]:
+    """Which phase each mode shows too short, and which too long or as a wait instead."""
+    found = []
+    for figures in modes:
+        own = [
+            one
+            for one in differences
+            if one.mode is figures.mode and one.verdict is Verdict.DIFFERS
+        ]
+        longer = [one for one in own if one.difference_ms.value > 0]
+        charged = max(longer, key=lambda one: one.difference_ms.value, default=None)
+        wait = _longest_wait(figures) if runs_ahead and charged is None else None
+        found += [
+            Moved(
+                mode=figures.mode,
+                hidden_in=one.phase,
+                hidden_ms=_negated(one.difference_ms),
+                charged_to=charged.phase if charged else wait.name if wait else None,
+                charged_ms=charged.difference_ms if charged else wait.time_ms if wait else None,
+                as_wait=wait is not None,
+            )
+            for one in sorted(own, key=lambda one: one.difference_ms.value)
+            if one.difference_ms.value < 0
+        ]
+    return tuple(found)
+
+
+def _longest_wait(figures: ModeFigures) -> PhaseFigures | None:
+    waits = [phase for phase in figures.host if phase.name in _WAITS]
+    return max(waits, key=lambda phase: phase.time_ms.value, default=None)
+
+
+def _negated(estimate: Estimate) -> Estimate:
+    low = None if estimate.high is None else -estimate.high
+    high = None if estimate.low is None else -estimate.low
+    return Estimate(value=-estimate.value, low=low, high=high)

@@ -1,0 +1,395 @@
+"""`spectrace compare-timing`: times a running server in every mode, and says how far each lies."""
+
+from __future__ import annotations
+
+import re
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TextIO
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from spectrace.analysis.timing_report import Comparison
+from spectrace.attach import modes, ring_file
+from spectrace.attach.handle import Options
+from spectrace.attach.modes import Switch
+from spectrace.attach.session import End, TraceSession, controller_of
+from spectrace.attach.ways import Method
+from spectrace.cli import numbers
+from spectrace.cli.attach import SERVER_DIED, find
+from spectrace.cli.figures import removal_lines, stall_lines
+from spectrace.cli.output import OutputConsole
+from spectrace.cli.page_options import ForceOption, duration_option
+from spectrace.cli.report import removal_of
+from spectrace.cli.stopping import Stop, stop_on_signals
+from spectrace.cli.timing_page import page
+from spectrace.cli.timing_run import Glance, Progress, TimingRun, Wish
+from spectrace.cli.timing_table import render
+from spectrace.cli.timing_words import sentences
+from spectrace.cli.trace_options import MethodOption, PidArgument, TakeControlOption, UrlOption
+from spectrace.errors import SpectraceError
+from spectrace.model import Run, TimingMode
+from spectrace.store.publish import published, refuse_existing
+
+_DURATION: Any = "2m"  # Any: typer sends a default through the option's parser as well
+_PRECISION: Any = "1%"
+_PRECISE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_MOST_PRECISION = 0.5
+_KEPT_THE_PROBE = 1
+_ASK_S = 0.05
+
+
+def precision_option(text: str) -> float:
+    """A share of a cycle's time on the command line, such as 1% or 0.5%.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    match = _PRECISE.fullmatch(text.strip())
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share <= _MOST_PRECISION:
+        raise typer.BadParameter(f"{text!r} is no precision: write 1%, 0.5% or up to 50%.")
+    return share
+
+
+def milliseconds_option(text: str) -> float:
+    """Milliseconds of a duration on the command line.
+
+    Raises:
+        BadParameter: It is no duration.
+    """
+    return 1000 * duration_option(text)
+
+
+class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` writes.
+
+    Attributes:
+        run_id: The run, see `model.Run`.
+        server_pid: Process id of the server's root process.
+        engine: Such as `sglang 0.5.23`.
+        worker: Class of the worker.
+        device: Such as `cuda`.
+        seed: Of the order of blocks.
+        duration_s: How long it took.
+        end: Why it ended, if not by itself: see `attach.session.End`.
+        comparison: What was found.
+    """
+
+    run_id: str
+    server_pid: int
+    engine: str
+    worker: str
+    device: str
+    seed: int
+    duration_s: float
+    end: End | None
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Sync:
+    """Whether blocks of mode `sync` may be, as far as the command line says.
+
+    Attributes:
+        wanted: They may be.
+        agreed: Nobody needs to be asked any more.
+    """
+
+    wanted: bool
+    agreed: bool
+
+
+def page_of(result: TimingResult) -> str:
+    """The result as a page."""
+    parts = (result.engine, result.worker, result.device, f"process {result.server_pid}")
+    took = f"{result.duration_s:.0f} s"
+    server = " · ".join(part for part in (*parts, took) if part)
+    return page(result.comparison, server, msgspec.json.encode(result))
+
+
+class LineProgress:
+    """Sentences, one line each; nothing in between.
+
+    Args:
+        console: Where to print.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def note(self, text: str) -> None:
+        """Prints it as it is."""
+        folds = self.console.is_terminal
+        self.console.print(text, markup=False, highlight=False, soft_wrap=not folds)
+
+    def at(self, text: str) -> None:
+        """Nothing: a log has no place for it."""
+
+    def round(self, text: str) -> None:
+        """Prints it."""
+        self.note(text)
+
+    def close(self) -> None:
+        """Nothing is live."""
+
+
+class LiveProgress(LineProgress):
+    """The same, and below it a line that says where it stands.
+
+    Args:
+        console: A terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._status = Status("", console=console)
+
+    def at(self, text: str) -> None:
+        """Shows it in place of what stood there."""
+        self._status.update(text)
+        self._status.start()
+
+    def close(self) -> None:
+        """Takes the line away."""
+        self._status.stop()
+
+
+class _Closing(Progress, Protocol):
+    def close(self) -> None: ...
+
+
+def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
+    pid: PidArgument = None,
+    url: UrlOption = None,
+    duration: Annotated[
+        float,
+        typer.Option(
+            parser=duration_option,
+            metavar="TIME",
+            help=f"Take no longer than this; {_DURATION} if not given.",
+            show_default=False,
+        ),
+    ] = _DURATION,
+    cycles: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Enough when N cycles of each mode count, at the end of a round.",
+            show_default=False,
+        ),
+    ] = None,
+    precision: Annotated[
+        float,
+        typer.Option(
+            parser=precision_option,
+            metavar="PERCENT",
+            help="Enough when no interval reaches further than this part of a cycle's time; what "
+            f"is smaller counts as no difference. {_PRECISION} if not given.",
+            show_default=False,
+        ),
+    ] = _PRECISION,
+    no_sync: Annotated[
+        bool, typer.Option("--no-sync", help="Leave out the mode that slows the server.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Agree to the blocks that slow the server.")
+    ] = False,
+    plain_decode: Annotated[
+        float | None,
+        typer.Option(
+            parser=milliseconds_option,
+            metavar="TIME",
+            help="What a plain decode of the same batch takes, such as 11.1ms: gives the accept "
+            "length at which each mode says that speculation pays.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Write the result as one JSON object.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the result as a page that needs nothing else.",
+            show_default=False,
+        ),
+    ] = None,
+    force: ForceOption = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random order of the blocks.")] = 0,
+    take_control: TakeControlOption = False,
+    method: MethodOption = Method.AUTO,
+) -> None:
+    """Time a running server in every mode by turns: what each shows, hides and costs."""
+    sync = Sync(wanted=not no_sync, agreed=yes)
+    if sync.wanted and not sync.agreed and not sys.stdin.isatty():
+        raise SpectraceError(
+            "Blocks of sync timing slow the server while they last: agree to them with --yes, or "
+            "leave them out with --no-sync.",
+            exit_code=2,
+        )
+    if html is not None:
+        if not html.parent.is_dir():
+            raise SpectraceError(f"{html} cannot be written: there is no folder {html.parent}.")
+        refuse_existing(html, force=force)
+    console = Console(stderr=True) if json else OutputConsole()
+    progress = LiveProgress(console) if console.is_terminal else LineProgress(console)
+    wish = Wish(duration, cycles, precision, plain_decode, seed)
+    options = Options(take_control=take_control, method=method)
+    with stop_on_signals() as stop:
+        ring_file.sweep()  # what a killed spectrace and then a killed server left behind
+        run = find(pid, url)
+        result, code = measure(run, options, wish, sync, progress, stop)
+        if json:
+            sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+        else:
+            console.print()
+            console.print(render(result.comparison), highlight=False)
+        if html is not None:
+            with published(html, force=force) as temporary:
+                temporary.write_text(page_of(result), "utf-8")
+            progress.note(f"The page is in {html}.")
+    raise typer.Exit(code)
+
+
+def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
+    run: Run, options: Options, wish: Wish, sync: Sync, progress: _Closing, stop: Stop
+) -> tuple[TimingResult, int]:
+    """Compares the modes on one server, and leaves it as it was.
+
+    Args:
+        run: The server.
+        options: How to attach.
+        wish: When it is long enough.
+        sync: Whether blocks of mode `sync` may be.
+        progress: Where to show it.
+        stop: Ends it; what came until then is compared.
+
+    Returns:
+        What was found, and the exit code: 0, 1 where the probe is still in, 3 where the server
+        has ended.
+
+    Raises:
+        SpectraceError: The server cannot be attached to, or somebody else controls it.
+    """
+    ranks = ", ".join(f"{rank.name} (process {rank.pid})" for rank in run.ranks)
+    progress.note(f"Attaching to server {run.server_pid}: {ranks}.")
+    session = TraceSession(run, options=options)
+    with session:
+        facts = session.facts()
+        if not facts.controls:
+            raise SpectraceError(
+                f"{controller_of(facts).capitalize()} controls how server {run.server_pid} is "
+                "timed, and this spectrace could only read along: end that one, or add "
+                "--take-control."
+            )
+        timing = TimingRun(session, _switcher(run), wish, progress, stop)
+        with _as_it_was(run, shared=facts.readers > 1):
+            try:
+                glance = timing.look()
+                if glance is not None:
+                    agreed = _agreed(sync, glance, timing, progress, stop)
+                    timing.run(timing.modes(with_sync=agreed))
+            finally:
+                progress.close()
+        end = session.end
+        outs = session.detach()
+        timing.ledger.add(session.last_cycles)
+    facts = session.facts()
+    removals = tuple(
+        removal_of(rank.name, out) for rank, out in zip(facts.ranks, outs, strict=True)
+    )
+    for line in (*stall_lines(tuple(session.stall()), over=True), *removal_lines(removals)):
+        progress.note(line)
+    found = timing.result()
+    result = TimingResult(
+        run_id=run.run_id,
+        server_pid=run.server_pid,
+        engine=facts.engine,
+        worker=facts.worker,
+        device=facts.device,
+        seed=wish.seed,
+        duration_s=timing.passed_s(),
+        end=end,
+        comparison=msgspec.structs.replace(found, sentences=sentences(found)),
+    )
+    if end is End.SERVER_DIED:
+        return result, SERVER_DIED
+    kept = not all(removal.removed or removal.left_to for removal in removals)
+    return result, _KEPT_THE_PROBE if kept else 0
+
+
+def _switcher(run: Run) -> Callable[[TimingMode, Callable[[float], None]], list[Switch]]:
+    """What asks the ranks for another mode; that this spectrace controls them is known."""
+
+    def switch(mode: TimingMode, sleep: Callable[[float], None]) -> list[Switch]:
+        return modes.switch(run, mode, sleep, take_control=True)
+
+    return switch
+
+
+@contextmanager
+def _as_it_was(run: Run, *, shared: bool) -> Iterator[None]:
+    """Has the server timed as before at the end, where others read on; else the probe leaves."""
+    before = modes.asked_of(run) if shared else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            with suppress(SpectraceError):  # the probe has been taken out meanwhile
+                modes.switch(run, before, take_control=True)
+
+
+def _agreed(sync: Sync, glance: Glance, timing: TimingRun, progress: _Closing, stop: Stop) -> bool:
+    """Whether there are to be blocks of mode `sync`; says before what they will cost."""
+    if not sync.wanted:
+        return False
+    if timing.ledger.sync_is_host:
+        progress.note("On the CPU there is nothing to synchronize with: sync blocks cost nothing.")
+        return True
+    progress.note(announcement(glance, len(timing.modes(with_sync=True))))
+    if sync.agreed:
+        return True
+    progress.note("Go on with them? Type y, or n to compare the other modes alone.")
+    return answer(sys.stdin, timing.keep_reading, stop).lower() in {"y", "yes"}
+
+
+def announcement(glance: Glance, count: int) -> str:
+    """What the blocks of mode `sync` will cost.
+
+    Args:
+        glance: What the server did before.
+        count: How many modes there are with `sync`.
+    """
+    most = numbers.share(glance.most_sync_costs)
+    cycle, launches = map(numbers.milliseconds, (glance.cycle_ms, glance.launch_ms))
+    return (
+        f"One of {count} blocks is timed with a synchronize at every boundary. In these, what the "
+        f"host launches ahead no longer overlaps: a cycle of {cycle} "
+        f"becomes longer by {launches} at most, {most}, "
+        "and requests are that much slower meanwhile."
+    )
+
+
+def answer(stream: TextIO, meanwhile: Callable[[], None], stop: Stop) -> str:
+    """Waits for a line while the session is read on; empty where it is stopped instead.
+
+    Args:
+        stream: Where the line comes from.
+        meanwhile: Reads on.
+        stop: Ends the waiting.
+    """
+    while not stop.requested:
+        meanwhile()
+        if select.select([stream], [], [], _ASK_S)[0]:
+            return stream.readline().strip()
+    return ""

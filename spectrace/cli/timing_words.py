@@ -1,0 +1,160 @@
+"""Says in plain words what a comparison of timing modes found, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.timing_report import (
+    Comparison,
+    Cost,
+    Moved,
+    Verdict,
+)
+from spectrace.cli import numbers
+from spectrace.cli.figures import listed
+from spectrace.model import Lane, PhaseName, TimingMode
+
+_CLOCKS = {
+    TimingMode.HOST: "the host's clock",
+    TimingMode.SYNC: "sync timing",
+    TimingMode.DEVICE: "device timing",
+}
+_TO = "\u2013"  # an en dash
+
+
+def sentences(found: Comparison) -> tuple[str, ...]:
+    """The comparison as sentences, which make one paragraph."""
+    return tuple(_sentences(found))
+
+
+def _sentences(found: Comparison) -> Iterator[str]:
+    if len(found.modes) < 2:  # noqa: PLR2004 - a pair
+        yield _too_little(found)
+        return
+    if found.device_timing:
+        yield f"There is no device timing here. {found.device_timing}"
+    if found.runs_ahead:
+        yield (
+            "The host runs ahead of the device: host times of phases are the times of their "
+            "launches and of waits with a name, not what the device does in them."
+        )
+    yield from map(_moved, found.moved)
+    for mode in (TimingMode.HOST, TimingMode.SYNC):
+        yield from _differences(found, mode)
+    yield from map(_cost, found.costs)
+    if found.reference is None:
+        yield "The phases cannot be held against anything: neither device nor sync was timed."
+
+
+def _too_little(found: Comparison) -> str:
+    if not found.modes and not sum(found.left_out.values()):
+        return "Nothing can be said: no cycle came. Is the server idle?"
+    if not found.modes:
+        return (
+            "Nothing can be said: too few cycles came that can be compared. Two blocks of each "
+            "mode are the least."
+        )
+    only = found.modes[0].mode.value
+    return f"Nothing can be compared: only mode {only} has two blocks of cycles that count."
+
+
+def _moved(moved: Moved) -> str:
+    hidden = (
+        f"{_CLOCKS[moved.mode].capitalize()} hides {_ms(moved.hidden_ms)} of "
+        f"{label(moved.hidden_in)}'s time on the device"
+    )
+    if moved.charged_to is None or moved.charged_ms is None:
+        return f"{hidden}; no phase of it is longer by as much."
+    way = f"({label(moved.hidden_in)} \u2192 {label(moved.charged_to)})"
+    if moved.as_wait:
+        return f"{hidden}; it shows up in {label(moved.charged_to)} {way}."
+    return f"{hidden}, and charges {label(moved.charged_to)} with {_ms(moved.charged_ms)} {way}."
+
+
+def _differences(found: Comparison, mode: TimingMode) -> Iterator[str]:
+    """What `_moved` does not tell: phases that are longer, as long, or unknown."""
+    own = [one for one in found.differences if one.mode is mode]
+    reference = found.reference
+    if not own or reference is None:
+        return
+    against = "the device" if reference.lane is Lane.DEVICE else "sync timing"
+    told = {moved.charged_to for moved in found.moved if moved.mode is mode}
+    clock = _CLOCKS[mode].capitalize()
+    for one in own:
+        longer = one.verdict is Verdict.DIFFERS and one.difference_ms.value > 0
+        if longer and one.phase not in told:
+            yield (
+                f"{clock} shows {label(one.phase)} longer than {against}, by "
+                f"{_ms(one.difference_ms)}{_why_longer(mode)}."
+            )
+    same = [one.phase for one in own if one.verdict is Verdict.SAME]
+    if same:
+        within = numbers.milliseconds(found.margin_ms)
+        names = listed([label(phase) for phase in same])
+        yield f"{clock} shows {names} as {against} does, within {within}."
+    unknown = [one for one in own if one.verdict is Verdict.OPEN]
+    if unknown:
+        names = listed([f"{label(one.phase)} ({_reach(one.difference_ms)})" for one in unknown])
+        shown = f"{clock[0].lower()}{clock[1:]} shows it otherwise than {against}"
+        yield f"Whether {shown} cannot be said of {names}."
+
+
+def _why_longer(mode: TimingMode) -> str:
+    if mode is TimingMode.SYNC:
+        return ": what is launched while the device works elsewhere is waited for here"
+    return ""
+
+
+def _reach(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return "too few blocks"
+    low, high = (numbers.milliseconds_cell(limit) for limit in (estimate.low, estimate.high))
+    return f"{low} to {high} ms"
+
+
+def _cost(cost: Cost) -> str:
+    name = {
+        TimingMode.SYNC: "Sync timing",
+        TimingMode.DEVICE: "Device timing",
+        TimingMode.HOST: "Host timing",
+    }[cost.mode]
+    ratio = cost.throughput_ratio
+    if ratio.low is None or ratio.high is None:
+        return f"What {name.lower()} costs cannot be said: there are too few blocks."
+    if ratio.half_width > 1:
+        return f"What {name.lower()} costs cannot be said: cycles differ too much by themselves."
+    reach = f"{percent(ratio.low - 1)} to {percent(ratio.high - 1)}"
+    if cost.verdict is Verdict.SAME:
+        return f"{name} costs nothing that matters: {_at_most(ratio.high - 1)}."
+    if cost.verdict is Verdict.OPEN:
+        return f"What {name.lower()} costs cannot be said yet: {reach} of a cycle."
+    word = "slower" if ratio.value > 1 else "faster"
+    return (
+        f"{name} makes the server {percent(abs(ratio.value - 1))} {word} "
+        f"({reach}): throughput without it over that with it is {ratio.value:.3f}."
+    )
+
+
+def _at_most(share: float) -> str:
+    if share <= 0:
+        return "cycles are not longer than without"
+    return f"cycles are {numbers.share(share)} longer than without at most"
+
+
+def _ms(estimate: Estimate) -> str:
+    """A time with its interval."""
+    if estimate.low is None or estimate.high is None:
+        return numbers.milliseconds(estimate.value)
+    low, high = (numbers.milliseconds_cell(limit) for limit in (estimate.low, estimate.high))
+    return f"{numbers.milliseconds(estimate.value)} ({low}{_TO}{high})"
+
+
+def percent(fraction: float) -> str:
+    """A share in % with one decimal and a real minus sign."""
+    return f"{numbers.two_decimals(round(fraction * 100, 1))[:-1]} %"
+
+
+def label(phase: PhaseName) -> str:
+    """A phase as people read it."""
+    return phase.value.replace("_", " ")

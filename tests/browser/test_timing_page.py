@@ -1,0 +1,58 @@
+"""The page of a timing comparison, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from spectrace.cli.compare_timing import page_of
+from tests.helpers.timing_results import result
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """The address of a report that was written."""
+    path = tmp_path / "timing.html"
+    path.write_text(page_of(result()), "utf-8")
+    return path.as_uri()
+
+
+def test_the_page_shows_every_lane_and_every_difference(page: Page, file: str) -> None:
+    """A bar for host, device and sync, each as long as its phases; two differences per phase."""
+    page.goto(file)
+    expect(page.locator(".lead")).to_contain_text("(draft → verify)")
+    expect(page.locator(".stack")).to_have_count(3)
+    expect(page.locator(".pair .bar")).to_have_count(4)
+    host, device, sync = (
+        page.locator(f".stack.{lane}").evaluate("bar => bar.getBoundingClientRect().width")
+        for lane in ("host", "device", "sync")
+    )
+    # Of phases alone: 0.87 + 28.71 against 2.18 + 27.40 and 2.18 + 28.45.
+    assert device == pytest.approx(host, rel=0.02)
+    assert sync / host == pytest.approx(30.63 / 29.58, rel=0.02)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_page_fits_its_window(
+    browser: Browser, file: str, scheme: Literal["light", "dark"], width: int
+) -> None:
+    """Nothing sticks out, and its text stands out against the ground, by night too."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(file)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ground, ink = (
+        page.evaluate(f"getComputedStyle(document.body).{name}")
+        for name in ("backgroundColor", "color")
+    )
+    assert (sum(channels(ground)) > sum(channels(ink))) is (scheme == "light")
+    context.close()
+
+
+def channels(colour: str) -> list[int]:
+    """The numbers in `rgb(1, 2, 3)`."""
+    return [int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]

@@ -1,0 +1,193 @@
+"""`spectrace compare-timing` on simulated workers: are the modes told apart, and rightly?
+
+The times are the consistent ones of the founding story: a V1 worker with device draft 2.18 ms,
+device verify 27.40, launches 0.87 and 1.05 and 0.32 of other work has host draft 0.87, host verify
+28.71 and a cycle of 29.90; with synchronize draft 2.18, verify 28.45 and a cycle of 30.95.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectrace.attach import ring_file
+from tests.helpers.command import TIMEOUT_S, first_line_with, run, start
+from tests.helpers.fake_worker import FakeWorker
+
+# How a simulated worker is had, here alone.
+v1 = partial(FakeWorker, "v1")
+v2 = partial(FakeWorker, "v2")
+blocking = partial(FakeWorker, "v1", "--blocking-launches")
+quick = partial(FakeWorker, "v1", "--scale", "0.3")
+Result = dict[str, Any]
+ONE_ROUND = "26s"  # twelve blocks of 50 cycles of 30 ms, and the first look
+
+
+def compared(worker: Callable[[], AbstractContextManager[FakeWorker]], *options: str) -> Result:
+    """What the command finds on such a worker."""
+    with worker() as running:
+        done = run("compare-timing", str(running.pid), "--yes", "--json", *options)
+        assert done.returncode == 0, done.stderr
+        assert not ring_file.ring_path(running.pid).exists()
+    found: Result = json.loads(done.stdout)
+    return found
+
+
+def mode_of(found: Result, name: str) -> Result:
+    """What one mode shows."""
+    (figures,) = (one for one in found["comparison"]["modes"] if one["mode"] == name)
+    mode: Result = figures
+    return mode
+
+
+def ms(found: Result, mode: str, lane: str, phase: str) -> float:
+    """Median of a phase in ms."""
+    (one,) = (p for p in mode_of(found, mode)[lane] if p["name"] == phase)
+    value: float = one["time_ms"]["value"]
+    return value
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """The V1 worker compared, and the page of it."""
+    page = tmp_path_factory.mktemp("page") / "timing.html"
+    options = ("--duration", ONE_ROUND, "--plain-decode", "11.1ms", "--html", str(page))
+    return compared(v1, *options), page
+
+
+WITHIN_5_PERCENT = [
+    ("host", "host", "draft", 0.87),
+    ("host", "host", "verify", 28.71),
+    ("sync", "host", "draft", 2.18),
+    ("sync", "host", "verify", 28.45),
+    ("device", "device", "draft", 2.18),
+    ("device", "device", "verify", 27.40),
+]
+
+
+@pytest.mark.parametrize(("mode", "lane", "phase", "expected_ms"), WITHIN_5_PERCENT)
+def test_each_mode_shows_its_own_times(
+    story: tuple[Result, Path], mode: str, lane: str, phase: str, expected_ms: float
+) -> None:
+    """What each way of timing makes of one and the same worker, within 5 %."""
+    assert ms(story[0], mode, lane, phase) == pytest.approx(expected_ms, rel=0.05)
+
+
+def test_cycles_and_break_even_are_the_storys(story: tuple[Result, Path]) -> None:
+    """29.90 ms and 2.69 by the host's clock, 30.95 ms with sync, within 5 %."""
+    host, sync = mode_of(story[0], "host"), mode_of(story[0], "sync")
+    assert host["cycle_p50_ms"]["value"] == pytest.approx(29.90, rel=0.05)
+    assert host["break_even_accept_length"] == pytest.approx(2.69, rel=0.05)
+    assert sync["cycle_p50_ms"]["value"] == pytest.approx(30.95, rel=0.05)
+    (cost,) = (c for c in story[0]["comparison"]["costs"] if c["mode"] == "sync")
+    assert cost["throughput_ratio"]["value"] == pytest.approx(30.95 / 29.90, rel=0.05)
+
+
+def test_the_report_names_what_hid_where(story: tuple[Result, Path]) -> None:
+    """Draft's device time is charged to verify; and nobody claims 31 tok/s."""
+    found, page = story
+    said = " ".join(found["comparison"]["sentences"])
+    assert "(draft → verify)" in said
+    assert not any(
+        30.0 < figures["tokens_per_s"]["value"] < 32.0 for figures in found["comparison"]["modes"]
+    )
+    assert "(draft → verify)" in page.read_text("utf-8")
+
+
+def test_every_mode_was_taken_as_it_was_asked(story: tuple[Result, Path]) -> None:
+    """No cycle of a block had another mode; only the first of each block were left out."""
+    assert set(story[0]["comparison"]["left_out"]) <= {"warm_up", "then_idle"}
+
+
+def test_a_host_that_runs_ahead_is_said_to_show_launches() -> None:
+    """V2: the host's verify is its launch of 1.05 ms, and the device's time shows up as a wait."""
+    found = compared(v2, "--duration", ONE_ROUND, "--no-sync")
+    assert found["comparison"]["runs_ahead"]
+    assert ms(found, "host", "host", "verify") == pytest.approx(1.05, rel=0.1)
+    assert ms(found, "device", "device", "verify") == pytest.approx(27.40, rel=0.05)
+    assert "launches and of waits with a name" in " ".join(found["comparison"]["sentences"])
+    moved = {one["hidden_in"]: one["charged_to"] for one in found["comparison"]["moved"]}
+    assert moved["verify"] == "wait"
+
+
+def test_blocking_launches_leave_no_difference() -> None:
+    """Where the host waits for every kernel, its clock and the device's show the same.
+
+    Within 3 % of a cycle, 0.9 ms: less than the 1.31 ms that it hides without.
+    """
+    found = compared(blocking, "--duration", ONE_ROUND, "--no-sync", "--precision", "3%")
+    host = [one for one in found["comparison"]["differences"] if one["mode"] == "host"]
+    assert {one["phase"] for one in host} >= {"draft", "verify"}
+    assert "differs" not in {one["verdict"] for one in host}
+    assert found["comparison"]["moved"] == []
+
+
+@pytest.fixture
+def worker() -> Iterator[FakeWorker]:
+    """A worker three times as fast."""
+    with quick() as running:
+        yield running
+
+
+@pytest.mark.parametrize("place", ["Attaching", "One of 4 blocks"])
+def test_ctrl_c_gives_what_there_is_and_leaves(worker: FakeWorker, place: str) -> None:
+    """At any time: a report, the probe out, exit status 0."""
+    process = start("compare-timing", str(worker.pid), "--yes")
+    first_line_with(process, place)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert "Nothing can be" in output
+    assert "The probe is out of TP0" in output
+    assert not ring_file.ring_path(worker.pid).exists()
+
+
+def test_a_server_that_dies_meanwhile_leaves_what_there_is(worker: FakeWorker) -> None:
+    """The report is of what came until then, and the exit status says that the server has ended."""
+    process = start("compare-timing", str(worker.pid), "--yes", "--json")
+    assert process.stderr is not None
+    while "One of 4 blocks" not in process.stderr.readline():
+        assert process.poll() is None
+    os.kill(worker.pid, signal.SIGKILL)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 3, errors
+    assert json.loads(output)["end"] == "server_died"
+
+
+def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
+    """It is told who controls the server, and that one goes on; with --take-control it can.
+
+    Then the server is timed again as before.
+    """
+    first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")
+    first_line_with(first, '"final":false')
+    second = run("compare-timing", str(worker.pid), "--yes")
+    assert second.returncode == 1
+    assert f"Process {first.pid} controls" in " ".join(second.stderr.split())
+    third = run(
+        "compare-timing", str(worker.pid), "--yes", "--json", "--take-control", "--duration", "12s"
+    )
+    assert third.returncode == 0, third.stderr
+    assert len(json.loads(third.stdout)["comparison"]["modes"]) >= 2
+    first_line_with(first, '"modes":["host"]')
+    first.send_signal(signal.SIGINT)
+    output, errors = first.communicate(timeout=TIMEOUT_S)
+    assert first.returncode == 0, errors
+    assert json.loads(output.splitlines()[-1])["session"]["lost_records"] == 0
+
+
+def test_an_idle_server_is_said_to_be_idle(worker: FakeWorker) -> None:
+    """It is told while it waits, and in the report."""
+    worker.tell("idle 8")
+    done = run("compare-timing", str(worker.pid), "--no-sync", "--duration", "4s")
+    assert done.returncode == 0, done.stderr
+    assert "The server is idle: no cycle comes." in done.stdout
+    assert "no cycle came" in done.stdout

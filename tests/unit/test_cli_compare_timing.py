@@ -1,0 +1,138 @@
+"""The command `compare-timing`: what it refuses, what it asks, what it shows and writes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.timing_comparison import compare
+from spectrace.cli.compare_timing import TimingResult, announcement, answer, page_of
+from spectrace.cli.main import app
+from spectrace.cli.stopping import Stop
+from spectrace.cli.timing_run import Glance
+from spectrace.cli.timing_table import render, with_reach
+from spectrace.cli.timing_words import sentences
+from spectrace.errors import SpectraceError
+from tests.helpers.timing_results import found, result
+
+
+def test_sync_has_to_be_agreed_to() -> None:
+    """Where nobody can be asked it takes --yes or --no-sync, and nothing is attached to."""
+    done = CliRunner().invoke(app, ["compare-timing", "1"])
+    assert isinstance(done.exception, SpectraceError)
+    assert "--yes" in str(done.exception)
+    assert "--no-sync" in str(done.exception)
+    assert done.exception.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["1", "0%", "60%", "-1%", "x"])
+def test_a_precision_is_a_share(text: str) -> None:
+    """From above 0 to 50 %."""
+    done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "--precision", text])
+    assert done.exit_code == 2
+    assert "no precision" in re.sub(r"[\s│]+", " ", done.output)
+
+
+def test_a_page_is_not_written_over_what_is_there(tmp_path: Path) -> None:
+    """That is said before anything is measured, and so is a folder that is missing."""
+    there = tmp_path / "there.html"
+    there.write_text("x")
+    for path, says in ((there, "exists"), (tmp_path / "no" / "x.html", "no folder")):
+        done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "--html", str(path)])
+        assert says in str(done.exception)
+
+
+def test_the_announcement_says_what_sync_costs_at_most() -> None:
+    """1.92 ms of launches in a cycle of 29.9 ms are 6.4 %, in one of four blocks."""
+    said = announcement(Glance(cycle_ms=29.9, launch_ms=1.92), 4)
+    assert said.startswith("One of 4 blocks")
+    assert "29.9 ms" in said
+    assert "1.92 ms at most, 6.4 %" in said
+
+
+def test_a_question_is_answered_while_the_session_is_read() -> None:
+    """The probe would leave a server whose reader waits for a person."""
+    reads, writes = os.pipe()
+    polls = []
+
+    def meanwhile() -> None:
+        polls.append(1)
+        if len(polls) == 3:
+            os.write(writes, b" yes\n")
+
+    with os.fdopen(reads) as stream:
+        assert answer(stream, meanwhile, Stop()) == "yes"
+    os.close(writes)
+    assert len(polls) == 3
+
+
+def test_stopping_is_an_answer_too() -> None:
+    """Ctrl-C while it asks ends it without sync."""
+    stop = Stop()
+    stop.request()
+    assert answer(io.StringIO("y\n"), lambda: None, stop) == ""
+
+
+def shown(width: int) -> str:
+    """The report on a terminal of this width."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(render(found()))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_report_fits_a_terminal(width: int) -> None:
+    """No line is longer than the terminal and none is cut; every mode has its column."""
+    text = shown(width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for part in ("off", "host", "device", "sync", "draft", "verify", "throughput off / on"):
+        assert part in text
+    assert re.search(r"break-even length +2\.\d\d", text)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "decimals", "text"),
+    [
+        (Estimate(value=1.234, low=1.2, high=1.25), 2, "1.23 ±0.04"),
+        (Estimate(value=-1.3, low=-1.3, high=-1.3), 2, "\u22121.30 ±0.00"),
+        (Estimate(value=-0.001, low=-0.002, high=0.0), 2, "0.00 ±0.01"),
+        (Estimate(value=1234.5, low=None, high=None), 1, "1,234.5 ±?"),
+    ],
+)
+def test_an_interval_is_never_shown_narrower_than_it_is(
+    estimate: Estimate, decimals: int, text: str
+) -> None:
+    """Its wider side, rounded up; a question mark where there is none."""
+    assert with_reach(estimate, decimals) == text
+
+
+def test_the_page_carries_its_data_and_nothing_from_elsewhere() -> None:
+    """No script runs, nothing is fetched, names cannot become markup, the result can be read."""
+    text = page_of(result())
+    assert "&lt;EAGLEWorker&gt;" in text
+    assert "http" not in text
+    assert text.count("<script") == 1
+    data = text.partition('<script type="application/json" id="result">')[2]
+    whole = json.loads(data.partition("</script>")[0])
+    assert msgspec.convert(whole, TimingResult) == result()
+    for sentence in found().sentences:
+        assert sentence.split("'")[-1] in text
+
+
+def test_the_page_of_nothing_says_so() -> None:
+    """Without a cycle there are words and no charts."""
+    bare = compare([])
+    text = page_of(result(msgspec.structs.replace(bare, sentences=sentences(bare))))
+    assert "no cycle came" in text
+    assert "<figure>" not in text
