@@ -24,7 +24,6 @@ _STYLE = Path(__file__).with_suffix(".css")
 _THIN = 0.004  # of the axis: a border would hide the colour
 _NAMED_FROM = 0.09  # of the axis: narrower phases have no room for their name
 _ROOM = 0.86  # of the axis for the longest bar; the rest is for its figure
-_ROOM_FOR_FIGURES = 0.7  # of the axis: behind it a figure would be cut off
 _TICKS = 6
 _LAST_TICK = 0.96  # of the axis; behind it stands the unit
 _MODES = {
@@ -193,7 +192,8 @@ def _differences(found: Comparison) -> Iterator[str]:
             if one.phase is name:
                 yield _difference(one, reach, found.margin_ms or 0.0)
         yield "</div>"
-    yield f'<div class="row"><span></span>{_axis(-reach, reach, "ms")}</div></figure></section>'
+    axis = _axis(-reach, reach, "ms")
+    yield f'<div class="row figured"><span></span>{axis}</div></figure></section>'
 
 
 def _truth(found: Comparison) -> str:
@@ -213,25 +213,16 @@ def _difference(one: PhaseDifference, reach: float, margin: float) -> str:
     found = one.difference_ms
     low, high = sorted((at(0), at(found.value)))
     verdict = {Verdict.DIFFERS: "", Verdict.SAME: " · none", Verdict.OPEN: " · not known"}
-    side = _beside(found, at)
     return (
-        f'<div class="row"><span class="name"><b>{label(one.phase)}</b>, {one.mode.value}</span>'
+        f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, {one.mode.value}'
+        "</span>"
         '<div class="plot low">'
         f'<span class="band" style="left:{at(-margin):.3%};width:{margin / reach:.3%}"></span>'
         f'<span class="bar {one.mode.value}" style="--c:var(--{one.phase.value});'
         f'left:{low:.3%};width:{high - low:.3%}"></span><span class="zero" style="left:50%"></span>'
         f"{_whisker(found, at)}"
-        f'<span class="value" style="{side}">{with_reach(found, 2)} ms{verdict[one.verdict]}</span>'
-        "</div></div>"
+        f'</div><span class="figure">{with_reach(found, 2)} ms{verdict[one.verdict]}</span></div>'
     )
-
-
-def _beside(estimate: Estimate, at: Callable[[float], float]) -> str:
-    """Where its figure stands: right of bar and whisker, left of them where there is no room."""
-    places = [at(limit or 0.0) for limit in (0.0, estimate.value, estimate.low, estimate.high)]
-    if max(places) <= _ROOM_FOR_FIGURES:
-        return f"left:{max(places):.3%}"
-    return f"right:{1 - min(places):.3%};padding:0 8px 0 0"
 
 
 def _whisker(estimate: Estimate, at: Callable[[float], float]) -> str:
@@ -255,7 +246,7 @@ def _costs(found: Comparison) -> Iterator[str]:
     for cost in found.costs:
         yield _cost(cost, reach, found.margin)
     axis = _axis(1 - reach, 1 + reach, "")
-    yield f'<div class="row"><span></span>{axis}</div></figure></section>'
+    yield f'<div class="row figured"><span></span>{axis}</div></figure></section>'
 
 
 def _less_one(ratio: Estimate) -> Estimate:
@@ -269,15 +260,13 @@ def _cost(cost: Cost, reach: float, margin: float) -> str:
 
     found = _less_one(cost.throughput_ratio)
     low, high = sorted((at(0), at(found.value)))
-    side = _beside(found, at)
     return (
-        f'<div class="row"><span class="name"><b>{cost.mode.value}</b></span>'
+        f'<div class="row figured"><span class="name"><b>{cost.mode.value}</b></span>'
         '<div class="plot low">'
         f'<span class="band" style="left:{at(-margin):.3%};width:{margin / reach:.3%}"></span>'
         f'<span class="bar" style="--c:var(--accent);left:{low:.3%};width:{high - low:.3%}"></span>'
         f'<span class="zero" style="left:50%"></span>{_whisker(found, at)}'
-        f'<span class="value" style="{side}">{with_reach(cost.throughput_ratio, 3)}</span>'
-        "</div></div>"
+        f'</div><span class="figure">{with_reach(cost.throughput_ratio, 3)}</span></div>'
     )
 
 
