@@ -7,7 +7,6 @@ import gzip
 import json
 import socket
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -296,16 +295,3 @@ def _details(answer: Answer) -> bytes:
     status.details.add().Pack(RetryInfo(retry_delay=Duration(seconds=answer.retry_after or 0)))
     packed: bytes = status.SerializeToString()
     return packed
-
-
-def main() -> None:
-    """An endpoint as a process: says its address, and takes everything until it is ended."""
-    with serving(sys.argv[1]) as endpoint:
-        print(endpoint.url, flush=True)
-        while True:
-            endpoint.requests.clear()  # they would fill its memory
-            time.sleep(1)
-
-
-if __name__ == "__main__":
-    main()
