@@ -63,7 +63,7 @@ class GrpcSender:
     """
 
     def __init__(self, endpoint: str, settings: Settings) -> None:
-        with _silent():
+        with silent():
             self._official = OTLPSpanExporter(
                 endpoint=endpoint,
                 credentials=_credentials(os.environ),
@@ -98,7 +98,7 @@ class GrpcSender:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Keeps what gRPC's core writes off the terminal: it reads a variable with its first channel.
 
     The variable does not stay, since a server that is started from here would inherit it.
