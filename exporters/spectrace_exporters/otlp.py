@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.otlp.shape import Trace, trace_of
+from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters import ExportStats
 from spectrace_exporters._counts import Counts
 from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
@@ -266,7 +267,9 @@ class OtlpExporter:
         try:
             outcome = self._sender.send(request)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
-            outcome = Outcome(taken=False, reason=f"{type(error).__name__}: {error}")
+            # At the end it is that the connection is closed, which hides what was wrong before.
+            reason = "" if self._over.is_set() else f"{type(error).__name__}: {error}"
+            outcome = Outcome(taken=False, reason=reason)
         tried_s, self._tried_s = self._tried_s, 0.0
         self._nobody_there = not outcome.answered
         if outcome.answered:
@@ -299,9 +302,10 @@ def _sender(endpoint: str, protocol: str, settings: Settings) -> Sender:
     """What speaks the protocol; gRPC is imported by those alone who want it."""
     try:
         if protocol == GRPC:
-            from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
+            with silent():
+                from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
 
-            return GrpcSender(endpoint, settings)
+                return GrpcSender(endpoint, settings)
         from spectrace_exporters._http import HttpSender  # noqa: PLC0415 - likewise
 
         return HttpSender(endpoint, protocol, settings)

@@ -20,6 +20,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from spectrace.errors import SpectraceError
 from spectrace.metrics.delta import since
 from spectrace.metrics.meter import Snapshot
+from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters._counts import why
 from spectrace_exporters._endpoint import is_loopback
 from spectrace_exporters._metrics_data import MetricsWriter
@@ -212,8 +213,10 @@ def _official(settings: MetricsSettings, reject: Callable[[int, str], None]) -> 
         SpectraceError: It cannot be made of what the environment says.
     """
     try:
-        make = _official_grpc if settings.protocol == GRPC else _official_http
-        return make(settings, reject)
+        if settings.protocol != GRPC:
+            return _official_http(settings, reject)
+        with silent():
+            return _official_grpc(settings, reject)
     except (ValueError, RuntimeError, OSError) as error:  # what it makes of a variable
         raise SpectraceError(
             f"Metrics cannot be pushed to {settings.endpoint}: {error}", exit_code=2
@@ -227,8 +230,6 @@ def _official_grpc(settings: MetricsSettings, reject: Callable[[int, str], None]
         OTLPMetricExporter,
     )
 
-    from spectrace_exporters._grpc import silent  # noqa: PLC0415 - likewise
-
     del reject
     endpoint = settings.endpoint
     compressions = {
@@ -236,14 +237,13 @@ def _official_grpc(settings: MetricsSettings, reject: Callable[[int, str], None]
         "deflate": grpc.Compression.Deflate,
         "none": grpc.Compression.NoCompression,
     }
-    with silent():
-        return OTLPMetricExporter(
-            endpoint=endpoint,
-            insecure={"http": True, "https": False}.get(endpoint.partition("://")[0]),
-            timeout=settings.timeout_s,
-            compression=compressions[settings.compression],
-            channel_options=_NO_PROXY if is_loopback(endpoint) else (),  # type: ignore[arg-type]  # grpc takes numbers too
-        )
+    return OTLPMetricExporter(
+        endpoint=endpoint,
+        insecure={"http": True, "https": False}.get(endpoint.partition("://")[0]),
+        timeout=settings.timeout_s,
+        compression=compressions[settings.compression],
+        channel_options=_NO_PROXY if is_loopback(endpoint) else (),  # type: ignore[arg-type]  # grpc takes numbers too
+    )
 
 
 def _official_http(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:

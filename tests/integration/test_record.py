@@ -91,7 +91,7 @@ def test_requests_that_others_trace_are_recorded_beside_the_cycles(tmp_path: Pat
         first_line_with(recorder, "held up")
         recorder.send_signal(signal.SIGINT)
         output, errors = recorder.communicate(timeout=60)
-        assert recorder.returncode == 0, output + errors
+        assert (recorder.returncode, errors) == (0, ""), output
     with spectrace.open(file) as run:
         [span] = run.spans.to_pylist()
         assert (span["span_id"], span["request_id"]) == (span_id, "rid-1")
