@@ -260,6 +260,8 @@ class OtlpExporter:
                 return outcome
             self._counts.note(outcome.reason)
             self._pause(outcome, backoff_s)
+            if self._over.is_set():
+                return outcome
             backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
 
     def _try_once(self, request: Any) -> Outcome:
@@ -267,8 +269,9 @@ class OtlpExporter:
         try:
             outcome = self._sender.send(request)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
-            # At the end it is that the connection is closed, which hides what was wrong before.
-            reason = "" if self._over.is_set() else f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
+            if self._over.is_set():  # it is that the connection was closed here
+                reason = self.stats.last_error or NO_ANSWER
             outcome = Outcome(taken=False, reason=reason)
         tried_s, self._tried_s = self._tried_s, 0.0
         self._nobody_there = not outcome.answered
