@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def open(path: str | os.PathLike[str]) -> OpenRecording:  # noqa: A001 - as in `spectrace.open(FILE)`
-    """Opens a recorded run: its cycles, ranks, phases and requests as Arrow tables.
+    """Opens a recorded run: its cycles, ranks, phases, requests and spans as Arrow tables.
 
     Args:
         path: A file that `spectrace record` wrote, or the directory of a store whose owner

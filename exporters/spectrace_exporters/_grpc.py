@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ _RETRYABLE = {
     grpc.StatusCode.DATA_LOSS,
 }
 _NOBODY = {grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
-_VERBOSITY = "GRPC_VERBOSITY"
 _RETRY_INFO = "google.rpc.retryinfo-bin"
 _DETAILS = "grpc-status-details-bin"
 _NS_PER_S = 1e9
@@ -63,15 +62,14 @@ class GrpcSender:
     """
 
     def __init__(self, endpoint: str, settings: Settings) -> None:
-        with _silent():
-            self._official = OTLPSpanExporter(
-                endpoint=endpoint,
-                credentials=_credentials(os.environ),
-                timeout=settings.timeout_s,
-                compression=_COMPRESSIONS[settings.compression],
-                insecure=_insecure(endpoint),
-                channel_options=_options(endpoint),
-            )
+        self._official = OTLPSpanExporter(
+            endpoint=endpoint,
+            credentials=_credentials(os.environ),
+            timeout=settings.timeout_s,
+            compression=_COMPRESSIONS[settings.compression],
+            insecure=_insecure(endpoint),
+            channel_options=_options(endpoint),
+        )
         self._timeout_s = settings.timeout_s
         self._encoder = ProtobufEncoder(settings.service, settings.attributes)
 
@@ -95,22 +93,6 @@ class GrpcSender:
     def close(self) -> None:
         """Ends what is under way, and lets go of the connection."""
         self._official.shutdown()
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Keeps what gRPC's core writes off the terminal: it reads a variable with its first channel.
-
-    The variable does not stay, since a server that is started from here would inherit it.
-    """
-    if _VERBOSITY in os.environ:
-        yield
-        return
-    os.environ[_VERBOSITY] = "NONE"
-    try:
-        yield
-    finally:
-        del os.environ[_VERBOSITY]
 
 
 def _insecure(endpoint: str) -> bool | None:

@@ -48,7 +48,9 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
 
 
-def read_settings(flag: str | None, environ: Mapping[str, str]) -> MetricsSettings:
+def read_settings(
+    flag: str | None, environ: Mapping[str, str], protocol: str | None = None
+) -> MetricsSettings:
     """What the flag and the environment say.
 
     Args:
@@ -57,12 +59,13 @@ def read_settings(flag: str | None, environ: Mapping[str, str]) -> MetricsSettin
         environ: Environment variables; an empty one is as good as none. To
             OTEL_EXPORTER_OTLP_ENDPOINT `/v1/metrics` is appended,
             OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is used as it is.
+        protocol: What is spoken where the flag leads, None for what the environment says.
 
     Raises:
         SpectraceError: It is no http URL, or another protocol is wanted.
     """
     notices: list[str] = []
-    protocol = _protocol(environ)
+    protocol = protocol or _protocol(environ)
     return MetricsSettings(
         endpoint=_of_flag(flag, protocol) if flag else _of_environment(environ, protocol),
         protocol=protocol,
@@ -94,6 +97,8 @@ def _protocol(environ: Mapping[str, str]) -> str:
 
 
 def _of_flag(flag: str, protocol: str) -> str:
+    if protocol == GRPC and "://" not in flag:
+        return flag
     url = _checked(flag, "--otlp-metrics", protocol)
     path = urlsplit(url).path.rstrip("/")
     if protocol == GRPC or (path and not path.endswith(_TRACES_PATH)):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.otlp.shape import Trace, trace_of
+from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters import ExportStats
 from spectrace_exporters._counts import Counts
 from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
@@ -25,7 +26,8 @@ MAX_BATCH_SPANS = Settings().batch_spans
 """So many spans go into one request, unless the environment says otherwise."""
 
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_STUCK = 0.25  # and no more than this part is waited for who has given no answer yet
+_STUCK = 0.2  # and no more than this part is waited for one answer
+_SLOWER = 2  # but so many times as long as the slowest answer took, where that is more
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 8.0
 _LONGEST_WAIT_S = 60.0  # whatever the other side asks for
@@ -69,6 +71,7 @@ class OtlpExporter:
 
     Attributes:
         endpoint: The URL.
+        protocol: What is spoken there.
         notices: Sentences on what of the environment could not be followed.
 
     Raises:
@@ -90,7 +93,7 @@ class OtlpExporter:
     ) -> None:
         _silence_libraries()
         settings = read_settings(os.environ)
-        spoken = protocol_of(protocol, os.environ)
+        spoken = self.protocol = protocol_of(protocol, os.environ)
         off = "" if endpoint else switched_off(os.environ)
         self.endpoint = traces_endpoint(endpoint, os.environ, spoken)
         self.notices = (off,) if off else settings.notices
@@ -105,7 +108,8 @@ class OtlpExporter:
         self._in_flight = 0, 0  # cycles and spans taken, and not settled
         self._tried_s = 0.0  # when the try under way began, 0 if none is
         self._nobody_there = False  # at the last try
-        self._heard = False  # of the other side, at any time
+        self._slowest_s = 0.0  # of all answers
+        self._paused_s = 0.0  # until then the other side asked for a pause, 0 if it did not
         self._news = threading.Condition()
         self._closing = threading.Event()
         self._over = threading.Event()
@@ -136,7 +140,8 @@ class OtlpExporter:
     def close(self, timeout_s: float = 2.0) -> ExportStats:
         """Sends what waits and gives up what is not gone after `timeout_s` seconds.
 
-        Where nobody answers, or nobody ever did, it is given up in a fraction of a second.
+        Where nobody answers as fast as before, or the other side has asked for a pause that is
+        longer, it is given up in a fraction of a second.
 
         Returns:
             The final counts: what was given up is among the dropped.
@@ -156,11 +161,12 @@ class OtlpExporter:
         with self._news:
             self._closing.set()
             self._news.notify()
-        patient_until_s = time.monotonic() + stuck_s
+        patience_s = max(stuck_s, _SLOWER * self._slowest_s)
+        patient_until_s = time.monotonic() + patience_s
         while self._worker.is_alive() and (now_s := time.monotonic()) < until_s:
             tried_s = self._tried_s
-            stuck = not self._heard and tried_s and now_s > max(tried_s + stuck_s, patient_until_s)
-            if self._nobody_there or stuck:
+            stuck = tried_s and now_s > max(tried_s + patience_s, patient_until_s)
+            if self._nobody_there or stuck or self._paused_s > until_s:
                 return
             self._worker.join(_POLL_S)
 
@@ -254,6 +260,8 @@ class OtlpExporter:
                 return outcome
             self._counts.note(outcome.reason)
             self._pause(outcome, backoff_s)
+            if self._over.is_set():
+                return outcome
             backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
 
     def _try_once(self, request: Any) -> Outcome:
@@ -261,16 +269,23 @@ class OtlpExporter:
         try:
             outcome = self._sender.send(request)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
-            outcome = Outcome(taken=False, reason=f"{type(error).__name__}: {error}")
-        self._tried_s = 0.0
+            reason = f"{type(error).__name__}: {error}"
+            if self._over.is_set():  # it is that the connection was closed here
+                reason = self.stats.last_error or NO_ANSWER
+            outcome = Outcome(taken=False, reason=reason)
+        tried_s, self._tried_s = self._tried_s, 0.0
         self._nobody_there = not outcome.answered
-        self._heard |= outcome.answered
+        if outcome.answered:
+            self._slowest_s = max(self._slowest_s, time.monotonic() - tried_s)
         return outcome
 
     def _pause(self, outcome: Outcome, backoff_s: float) -> None:
         """Waits for as long as the other side asks for, else no longer than until the end."""
         if outcome.wait_s is not None:
-            self._over.wait(min(max(outcome.wait_s, backoff_s), _LONGEST_WAIT_S))
+            pause_s = min(max(outcome.wait_s, backoff_s), _LONGEST_WAIT_S)
+            self._paused_s = time.monotonic() + pause_s
+            self._over.wait(pause_s)
+            self._paused_s = 0.0
             return
         spread = 1 + _JITTER * (2 * random.random() - 1)  # noqa: S311 - no secret
         (self._over if self._closing.is_set() else self._closing).wait(backoff_s * spread)
@@ -290,9 +305,10 @@ def _sender(endpoint: str, protocol: str, settings: Settings) -> Sender:
     """What speaks the protocol; gRPC is imported by those alone who want it."""
     try:
         if protocol == GRPC:
-            from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
+            with silent():
+                from spectrace_exporters._grpc import GrpcSender  # noqa: PLC0415 - see above
 
-            return GrpcSender(endpoint, settings)
+                return GrpcSender(endpoint, settings)
         from spectrace_exporters._http import HttpSender  # noqa: PLC0415 - likewise
 
         return HttpSender(endpoint, protocol, settings)

@@ -20,6 +20,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from spectrace.errors import SpectraceError
 from spectrace.metrics.delta import since
 from spectrace.metrics.meter import Snapshot
+from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters._counts import why
 from spectrace_exporters._endpoint import is_loopback
 from spectrace_exporters._metrics_data import MetricsWriter
@@ -27,6 +28,9 @@ from spectrace_exporters._metrics_settings import GRPC, MetricsSettings, read_se
 
 _LOGGER = logging.getLogger("opentelemetry")
 _GRACE = 0.2  # this part of the time to close is left for what is under way to notice the end
+_STUCK = 0.5  # and no more than this part is waited for an answer
+_SLOWER = 2  # but so many times as long as the slowest push took, where that is more
+_ENDED_S = 0.1
 _POLL_S = 0.02
 _NO_SUCCESS = 400
 _SUCCESS = range(200, 300)
@@ -69,6 +73,7 @@ class OtlpMetrics:
     Args:
         target: URL, see `_metrics_settings.read_settings`; None leaves it to the environment.
         read: Gives the metrics.
+        protocol: `http/protobuf` or `grpc`; None leaves it to the environment.
         interval_s: Another time from one push to the next than the environment says, in s.
 
     Attributes:
@@ -84,10 +89,11 @@ class OtlpMetrics:
         target: str | None,
         read: Callable[[], Snapshot],
         *,
+        protocol: str | None = None,
         interval_s: float | None = None,
     ) -> None:
         _silence_libraries()
-        settings = read_settings(target, os.environ)
+        settings = read_settings(target, os.environ, protocol)
         self.endpoint = settings.endpoint
         self.notices = (settings.off,) if settings.off else settings.notices
         self._read = read
@@ -99,6 +105,7 @@ class OtlpMetrics:
         self._lock = threading.Lock()
         self._is_over = bool(settings.off)
         self._is_pushing = False
+        self._slowest_s = 0.0  # of the pushes that arrived
         self._closing = threading.Event()
         self._troubled = threading.Event()
         self._official = _official(settings, self._reject)
@@ -115,20 +122,21 @@ class OtlpMetrics:
         """Pushes once more, and gives up what is not gone after `timeout_s` seconds.
 
         Where a try fails meanwhile, or the last one of a push under way did, it is given up at
-        once.
+        once, and where no answer comes as fast as before it is given up earlier.
         """
         if not self._is_over:
-            deadline_s = time.monotonic() + timeout_s
+            patience_s = max(timeout_s * _STUCK, _SLOWER * self._slowest_s)
+            until_s = time.monotonic() + min(patience_s, timeout_s * (1 - _GRACE))
             with self._lock:
                 if not self._is_pushing:  # one under way that has failed before is not waited for
                     self._troubled.clear()
             self._closing.set()
             while self._worker.is_alive() and not self._troubled.is_set():
-                if time.monotonic() > deadline_s - timeout_s * _GRACE:
+                if time.monotonic() > until_s:
                     break
                 self._worker.join(_POLL_S)
             self._official.shutdown()  # ends its sleep between two tries
-            self._worker.join(max(0.0, deadline_s - time.monotonic()))
+            self._worker.join(min(timeout_s * _GRACE, _ENDED_S))
             self._give_up()
         return self._stats
 
@@ -157,7 +165,10 @@ class OtlpMetrics:
             self._is_pushing = True
             self._troubled.clear()
         try:
+            began_s = time.monotonic()
             sent = self._send(self._read())
+            if sent:
+                self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
             self._note(f"{type(error).__name__}: {error}")
             sent = False
@@ -202,8 +213,10 @@ def _official(settings: MetricsSettings, reject: Callable[[int, str], None]) -> 
         SpectraceError: It cannot be made of what the environment says.
     """
     try:
-        make = _official_grpc if settings.protocol == GRPC else _official_http
-        return make(settings, reject)
+        if settings.protocol != GRPC:
+            return _official_http(settings, reject)
+        with silent():
+            return _official_grpc(settings, reject)
     except (ValueError, RuntimeError, OSError) as error:  # what it makes of a variable
         raise SpectraceError(
             f"Metrics cannot be pushed to {settings.endpoint}: {error}", exit_code=2
@@ -229,12 +242,8 @@ def _official_grpc(settings: MetricsSettings, reject: Callable[[int, str], None]
         insecure={"http": True, "https": False}.get(endpoint.partition("://")[0]),
         timeout=settings.timeout_s,
         compression=compressions[settings.compression],
-        channel_options=_NO_PROXY if is_loopback(_url(endpoint)) else (),  # type: ignore[arg-type]  # grpc takes numbers too
+        channel_options=_NO_PROXY if is_loopback(endpoint) else (),  # type: ignore[arg-type]  # grpc takes numbers too
     )
-
-
-def _url(endpoint: str) -> str:
-    return endpoint if "//" in endpoint else f"//{endpoint}"
 
 
 def _official_http(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:

@@ -10,7 +10,7 @@ from spectrace_exporters import TABLES, Recorded
 
 
 class ParquetFiles:
-    """A folder of `cycles.parquet`, `ranks.parquet`, `phases.parquet`, `requests.parquet`."""
+    """A folder of `cycles.parquet` and the like, one for each of `TABLES`."""
 
     suffix = ".parquet"
 

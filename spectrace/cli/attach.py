@@ -189,10 +189,12 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
             page, own_port, meter = server.url, server.port, hub.meter
         if wanted.metrics is not None:
-            target = target_of(wanted.metrics, exporter.endpoint if exporter else None)
+            traces = (exporter.endpoint, exporter.protocol) if exporter else ()
+            target = target_of(wanted.metrics, *traces)
             pusher = opened.enter_context(pushing(target, meter, screen.note))
             refuse_own_page(pusher.endpoint, own_port, "--otlp-metrics", "metrics")
-        taps.append(MeterTap(meter, exporter.lost if exporter else lambda: 0))
+        if page is not None or wanted.metrics is not None:
+            taps.append(MeterTap(meter, exporter.lost if exporter else lambda: 0))
 
         def follow(run: Run, stop: Stop) -> int:
             return trace(

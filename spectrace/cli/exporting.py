@@ -71,6 +71,11 @@ class ExporterTap:
         """Where the exporter sends, as it says itself; empty if it does not."""
         return str(getattr(self._exporter, "endpoint", ""))
 
+    @property
+    def protocol(self) -> str | None:
+        """What it speaks there, as it says itself; None if it does not."""
+        return getattr(self._exporter, "protocol", None)
+
     def lost(self) -> int:
         """Cycles that did not arrive so far."""
         return self._exporter.stats.lost_cycles

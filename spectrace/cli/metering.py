@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,6 +17,7 @@ from spectrace.metrics.meter import Meter
 _FROM_ENVIRONMENT = "env"
 _SAME = "same"
 _TRACES_PATH = "/v1/traces"
+_GRPC, _HTTP = "grpc", "http/protobuf"
 
 OtlpMetricsOption = Annotated[
     str | None,
@@ -23,8 +25,9 @@ OtlpMetricsOption = Annotated[
         "--otlp-metrics",
         metavar="URL",
         help="Push metrics there over OTLP, such as http://127.0.0.1:4318; `same` for where "
-        "--otlp-endpoint sends, `env` for what OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or "
-        "OTEL_EXPORTER_OTLP_ENDPOINT says. The page has them at /metrics in any case.",
+        "--otlp-endpoint sends, and in the same way; `env` for what "
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says. The page has "
+        "them at /metrics in any case.",
         show_default=False,
     ),
 ]
@@ -47,8 +50,21 @@ class Pusher(Protocol):
         """Pushes once more, and gives up what is not gone in time."""
 
 
+@dataclass(frozen=True)
+class Target:
+    """Where metrics go.
+
+    Attributes:
+        url: The URL, None for what the environment says.
+        protocol: How, None for what the environment says.
+    """
+
+    url: str | None
+    protocol: str | None = None
+
+
 @contextmanager
-def pushing(target: str | None, meter: Meter, note: Callable[[str], None]) -> Iterator[Pusher]:
+def pushing(target: Target, meter: Meter, note: Callable[[str], None]) -> Iterator[Pusher]:
     """What pushes the metrics of a meter, until the block ends, and then within a second.
 
     Args:
@@ -59,7 +75,7 @@ def pushing(target: str | None, meter: Meter, note: Callable[[str], None]) -> It
     Raises:
         SpectraceError: It is not installed here, or the target cannot be one.
     """
-    pusher: Pusher = loaded("otlp.metrics")(target, meter.read)
+    pusher: Pusher = loaded("otlp.metrics")(target.url, meter.read, protocol=target.protocol)
     for notice in pusher.notices:
         note(notice)
     try:
@@ -75,20 +91,25 @@ def pushing(target: str | None, meter: Meter, note: Callable[[str], None]) -> It
         note(f"To {pusher.endpoint}: {loss}")
 
 
-def target_of(named: str, traces_endpoint: str | None) -> str | None:
-    """Where metrics go, None for what the environment says.
+def target_of(
+    named: str, traces_endpoint: str | None = None, traces_protocol: str | None = None
+) -> Target:
+    """Where metrics go.
 
     Args:
         named: The value of `--otlp-metrics`.
         traces_endpoint: Where traces go, None for nowhere.
+        traces_protocol: And how.
 
     Raises:
         SpectraceError: They are to go to the same place as traces, and that is none.
     """
     if named == _FROM_ENVIRONMENT:
-        return None
+        return Target(None)
     if named != _SAME:
-        return named
+        return Target(named)
+    if traces_endpoint and traces_protocol == _GRPC:
+        return Target(traces_endpoint, _GRPC)
     parts = urlsplit(traces_endpoint or "")
     path = parts.path.rstrip("/")
     if not parts.netloc or (path and not path.endswith(_TRACES_PATH)):
@@ -101,4 +122,5 @@ def target_of(named: str, traces_endpoint: str | None) -> str | None:
             ),
             exit_code=2,
         )
-    return urlunsplit(parts._replace(path=path.removesuffix(_TRACES_PATH)))
+    url = urlunsplit(parts._replace(path=path.removesuffix(_TRACES_PATH)))
+    return Target(url, traces_protocol and _HTTP)  # as protobuf: there is no other way for metrics

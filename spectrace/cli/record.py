@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +37,7 @@ from spectrace.cli.trace_options import (
 )
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
+from spectrace.server.open import open_receiver
 from spectrace.store.publish import refuse_existing
 from spectrace.store.source import Stats
 from spectrace.store.store import CycleStore
@@ -119,6 +120,23 @@ def _save(store: CycleStore, path: Path, work: Path, *, force: bool) -> None:
         ) from error
 
 
+@contextmanager
+def receiving(store: CycleStore, note: Callable[[str], None]) -> Iterator[None]:
+    """Takes in spans that are sent here, too.
+
+    Args:
+        store: Where they go.
+        note: Is told where to send them, and what could not be stored.
+    """
+    with open_receiver(store) as hub:
+        note(f"Send spans to: {hub.otlp_endpoint}")
+        note(f"Over gRPC: {hub.grpc_endpoint}")
+        yield
+    store.stats()  # for which what waits is written
+    if hub.lost_spans:
+        note(f"{numbers.count(hub.lost_spans)} spans of others could not be stored.")
+
+
 def losses(stats: Stats, first_ns: int | None) -> Iterator[str]:
     """Sentences on what is not in a recording.
 
@@ -153,6 +171,15 @@ def record(  # noqa: PLR0913, PLR0917 - the options of the command
     sample_every: SampleEveryOption = 1,
     ring_size: RingSizeOption = None,
     max_size: MaxSizeOption = MAX_SIZE,
+    receive: Annotated[
+        bool,
+        typer.Option(
+            "--receive",
+            help="Take in spans that are sent here over OTLP, such as the server's own of its "
+            "requests (--enable-trace).",
+            show_default=False,
+        ),
+    ] = False,
     force: ForceOption = False,
 ) -> None:
     """Trace a running server into a file, for `view`, `export` and `spectrace.open`."""
@@ -166,13 +193,14 @@ def record(  # noqa: PLR0913, PLR0917 - the options of the command
         run = find(pid, url)
         with recorded(path, force=force, max_bytes=max_size) as store:
             tap = StoreTap(store)
-            code = trace(
-                run,
-                lambda run: TappedSession(TraceSession(run, options=options), [tap]),
-                screen,
-                stop,
-                duration_s=duration,
-            )
+            with receiving(store, screen.note) if receive else nullcontext():
+                code = trace(
+                    run,
+                    lambda run: TappedSession(TraceSession(run, options=options), [tap]),
+                    screen,
+                    stop,
+                    duration_s=duration,
+                )
             stats = store.stats()
         size = numbers.size(path.stat().st_size)
         screen.note(f"{numbers.count(stats.cycles)} cycles are in {path} ({size}).")

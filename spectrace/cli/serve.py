@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
+from spectrace.cli.attach import refuse_own_page
+from spectrace.cli.metering import pushing, target_of
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -56,6 +60,18 @@ GrpcPortOption = Annotated[
     ),
 ]
 
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--otlp-metrics",
+        metavar="URL",
+        help="Push the metrics of what is received there over OTLP, such as http://HOST:4318; "
+        "`env` for what OTEL_EXPORTER_OTLP_METRICS_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT says. "
+        "The page has them at /metrics in any case.",
+        show_default=False,
+    ),
+]
+
 
 def serve(  # noqa: PLR0913 - the options of the command
     *,
@@ -67,6 +83,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     retain: RetainOption = RETAIN,
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
+    otlp_metrics: MetricsOption = None,
 ) -> None:
     """Show the page and receive spans over OTLP, by HTTP and gRPC, until Ctrl-C."""
     required = required_token(host, token)
@@ -83,9 +100,35 @@ def serve(  # noqa: PLR0913 - the options of the command
         ) as made,
     ):
         hub, server = made
-        for line in said(hub, server, required, is_known=token is not None):
-            typer.echo(line)
-        wait(stop)
+        with pushing_on(otlp_metrics, hub, server):
+            for line in said(hub, server, required, is_known=token is not None):
+                typer.echo(line)
+            wait(stop)
+
+
+@contextmanager
+def pushing_on(named: str | None, hub: Hub, server: PageServer) -> Iterator[None]:
+    """Pushes the metrics of what arrives until the block ends, where that is wanted.
+
+    Args:
+        named: The value of `--otlp-metrics`.
+        hub: Has the metrics.
+        server: Its page, which is no place for them.
+
+    Raises:
+        SpectraceError: It is no place, or this very command.
+    """
+    if named is None:
+        yield
+        return
+    if named == "same":
+        raise typer.BadParameter("name the address of metrics.", param_hint="--otlp-metrics")
+    with pushing(target_of(named), hub.meter, lambda text: typer.echo(text, err=True)) as pusher:
+        received = (hub.otlp_endpoint, hub.grpc_endpoint)
+        ports = [urlsplit(endpoint).port for endpoint in received if endpoint is not None]
+        for port in (server.port, *ports):
+            refuse_own_page(pusher.endpoint, port or 0, "--otlp-metrics", "metrics")
+        yield
 
 
 def required_token(host: str, given: str | None) -> Token | None:

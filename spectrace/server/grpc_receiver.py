@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeAlias
 
@@ -24,7 +25,9 @@ from spectrace.server.token import ASKED_FOR, Token
 
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
-_AT_ONCE = 32  # requests; each may be of MAX_BODY_BYTES
+_AT_ONCE = 32  # requests whose message is received; each may be of MAX_BODY_BYTES
+_WAITING = 1000  # calls; gRPC refuses more by itself, without a word of when to come again
+_PATIENCE_S = 30.0  # for a whole message
 _STOP_S = 0.2
 _OPTIONS = [
     # gRPC holds this against the message as it came and again while it decompresses it.
@@ -69,7 +72,7 @@ class GrpcReceiver:
             SpectraceError: The port is taken.
         """
         server = aio.server(
-            options=_OPTIONS, interceptors=self._interceptors, maximum_concurrent_rpcs=_AT_ONCE
+            options=_OPTIONS, interceptors=self._interceptors, maximum_concurrent_rpcs=_WAITING
         )
         server.add_generic_rpc_handlers((self._methods,))
         port = self._bind(server)
@@ -101,18 +104,34 @@ class GrpcReceiver:
 
 
 class _Methods(grpc.GenericRpcHandler):
-    """The one method that there is; its messages stay bytes, which are read in another thread."""
+    """The one method that there is; its messages stay bytes, which are read in another thread.
+
+    To gRPC it takes a stream of messages, so that the only one that a sender sends is received
+    when there is room for it, and waits at the sender until then.
+    """
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._handler: _Handler = grpc.unary_unary_rpc_method_handler(self._export)
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._handler: _Handler = grpc.stream_unary_rpc_method_handler(self._export)
 
     def service(self, call: grpc.HandlerCallDetails) -> _Handler | None:
         """The handler of a call, None for a method that there is not."""
         return self._handler if call.method == METHOD else None
 
-    async def _export(self, message: bytes, context: _Context) -> bytes:
+    async def _export(self, messages: AsyncIterator[bytes], context: _Context) -> bytes:
         """Takes the spans, or fails with the code that OTLP asks for."""
+        async with self._room:
+            try:
+                message = await asyncio.wait_for(anext(messages, None), _PATIENCE_S)
+            except asyncio.TimeoutError:
+                late = "The message took too long to arrive: send it again."
+                await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, late)
+            if message is None:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "The call has no message.")
+            return await self._answer(message, context)
+
+    async def _answer(self, message: bytes, context: _Context) -> bytes:
         self._intake.waiting_bytes += len(message)
         try:
             if self._intake.is_full:

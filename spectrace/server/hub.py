@@ -42,7 +42,9 @@ _REFRESH_S = 0.5
 _REST = 4  # times as long as a refresh took nothing is refreshed: a fifth of a CPU at most
 _WAITING_CYCLES = 20_000
 _WAITING_SPANS = 100_000
+_REMEMBERED_SPANS = 100_000  # that are looked at for requests when a store is opened
 _RUNS = 64
+_NS_PER_S = 1_000_000_000
 _LOG = logging.getLogger(__name__)
 
 
@@ -78,7 +80,8 @@ class Hub:
     Attributes:
         store: What the page reads from.
         live: The browsers that listen.
-        requests: What other people's spans say; on the event loop only.
+        requests: What other people's spans say, also those that the store holds already; on the
+            event loop only.
         meter: The metrics. Cycles that are received reach it through here, those of a session
             that is traced here by a tap of their own, which also works without a page.
         otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
@@ -95,6 +98,7 @@ class Hub:
         self.store = store
         self.live = Live()
         self.requests = Requests()
+        self.requests.add(store.other_spans(_REMEMBERED_SPANS))
         self.meter = Meter()
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
@@ -103,6 +107,8 @@ class Hub:
         self._lock = threading.Lock()
         self._waiting: list[Cycle] = []
         self._waiting_spans: list[OtherSpan] = []
+        self._lost_spans = 0
+        self._retain_s = store.stats().retain_s
         source = Source.FILE if sink is None else Source.RECEIVED
         self._entries = {run.run_id: _Entry(run, source) for run in store.runs()}
 
@@ -110,6 +116,11 @@ class Hub:
     def receives(self) -> bool:
         """Whether cycles can come in."""
         return self._sink is not None
+
+    @property
+    def lost_spans(self) -> int:
+        """Spans of others that came and are not stored."""
+        return self._lost_spans + (0 if self._sink is None else self._sink.lost_spans)
 
     @property
     def is_behind(self) -> bool:
@@ -190,9 +201,10 @@ class Hub:
             self.meter.add(received)
 
     def feed_spans(self, spans: Iterable[OtherSpan]) -> None:
-        """Takes in spans of other people; when nothing is passed on, the oldest are left out."""
+        """Takes in spans of other people; when nothing is passed on, the oldest are lost."""
         with self._lock:
             self._waiting_spans += spans
+            self._lost_spans += max(0, len(self._waiting_spans) - _WAITING_SPANS)
             del self._waiting_spans[:-_WAITING_SPANS]
 
     async def run(self) -> None:
@@ -212,8 +224,8 @@ class Hub:
         with self._lock:
             cycles, self._waiting = self._waiting, []
             spans, self._waiting_spans = self._waiting_spans, []
-        if changed := self.requests.add(spans):
-            self.live.publish_requests(changed)
+        if spans:
+            self._pass_on_spans(spans)
         if not cycles:
             return
         if self._sink is not None:
@@ -224,11 +236,18 @@ class Hub:
         if self.live.listeners:
             self.live.publish([encode_cycle(cycle) for cycle in _by_start(cycles)])
 
+    def _pass_on_spans(self, spans: Iterable[OtherSpan]) -> None:
+        taken = self.requests.add(spans)
+        if self._sink is not None:
+            self._sink.add_spans(taken.fresh)
+        self.live.publish_requests(taken.changed)
+
     async def _refresh_forever(self) -> None:
         while True:
             began_s = time.monotonic()
             try:
                 await asyncio.to_thread(self.refresh)
+                self._forget_requests()
                 self.live.publish_state(self.encoded_state())
             except Exception:  # noqa: BLE001 - the same holds for the state
                 _LOG.exception("The state could not be refreshed; it will be tried again.")
@@ -257,6 +276,15 @@ class Hub:
                 if is_quiet and entry.stats.cycles and run_id not in held:
                     self._forget(run_id)
 
+    def _forget_requests(self) -> None:
+        """Forgets requests of a time whose slices the store forgets; on the event loop only."""
+        if self._retain_s is not None:
+            with self._lock:
+                last = [entry.stats.last_ns or 0 for entry in self._entries.values()]
+            newest_ns = max([self.requests.changed_ns, *last])
+            kept_ns = min(newest_ns, time.time_ns()) - round(self._retain_s * _NS_PER_S)
+            self.requests.forget(kept_ns)
+
     def encoded_state(self) -> bytes:
         """The JSON of the state."""
         return msgspec.json.encode(self.state())
@@ -270,6 +298,7 @@ class Hub:
             runs=tuple(self._run_state(entry) for entry in entries),
             otlp_endpoint=self.otlp_endpoint,
             grpc_endpoint=self.grpc_endpoint,
+            lost_spans=self.lost_spans,
         )
 
     def _run_state(self, entry: _Entry) -> RunState:

@@ -50,6 +50,21 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
 
 
 @contextmanager
+def open_receiver(store: CycleStore) -> Iterator[Hub]:
+    """Receives spans over OTLP, on loopback, into a store that somebody else fills as well.
+
+    Args:
+        store: Where they go; nobody looks at its page.
+
+    Raises:
+        SpectraceError: There is no port to listen on.
+    """
+    hub = Hub(store, sink=store)
+    with PageServer(hub, port=0, otlp=OtlpPorts()):
+        yield hub
+
+
+@contextmanager
 def open_page_of_recording(
     path: Path, *, host: str = HOST, port: int | None = None
 ) -> Iterator[PageServer]:

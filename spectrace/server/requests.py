@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,35 +53,69 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
     more: int
 
 
-class Requests:
-    """The newest requests; it belongs to the event loop."""
+class Taken(NamedTuple):
+    """What spans that came have brought.
 
-    def __init__(self) -> None:
+    Attributes:
+        fresh: Those that were not there already, as far as that can be remembered.
+        changed: The JSON of the requests that are others now, the oldest change first.
+    """
+
+    fresh: list[OtherSpan]
+    changed: list[bytes]
+
+
+class Requests:
+    """The newest requests; it belongs to the event loop.
+
+    Args:
+        clock_ns: UNIX time in ns.
+
+    Attributes:
+        changed_ns: When something new came last, by this clock; 0 before that.
+    """
+
+    def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self.changed_ns = 0
+        self._clock_ns = clock_ns
         self._by_trace: dict[str, _Request] = {}
         self._seen = 0
 
-    def add(self, spans: Iterable[OtherSpan]) -> list[bytes]:
-        """Takes in spans; one that is there already counts once.
-
-        Returns:
-            The JSON of the requests that are others now, the oldest change first.
-        """
-        changed: dict[str, _Request] = {}
-        for span in spans:
-            request = self._by_trace.get(span.trace_id)
-            if request is None:
-                request = self._by_trace[span.trace_id] = _Request(span.trace_id)
-            if request.add(span):
-                changed[span.trace_id] = request
-                self._seen += 1
+    def add(self, spans: Iterable[OtherSpan]) -> Taken:
+        """Takes in spans; one that is there already counts once."""
+        fresh = [span for span in spans if self._is_fresh(span)]
+        changed = dict.fromkeys(span.trace_id for span in fresh)
+        if changed:
+            self.changed_ns = self._clock_ns()
         for trace_id in changed:
-            self._by_trace[trace_id] = self._by_trace.pop(trace_id)
+            request = self._by_trace[trace_id] = self._by_trace.pop(trace_id)
+            request.changed_ns = self.changed_ns
         self._make_room()
-        return [request.encoded() for key, request in changed.items() if key in self._by_trace]
+        kept = [self._by_trace[key] for key in changed if key in self._by_trace]
+        return Taken(fresh, [request.encoded() for request in kept])
+
+    def _is_fresh(self, span: OtherSpan) -> bool:
+        request = self._by_trace.get(span.trace_id)
+        if request is None:
+            request = self._by_trace[span.trace_id] = _Request(span.trace_id)
+        before = request.seen
+        is_fresh = request.add(span)
+        self._seen += request.seen - before
+        return is_fresh
 
     def _make_room(self) -> None:
-        while len(self._by_trace) > MAX_REQUESTS or self._seen > _MAX_SEEN:
-            oldest = self._by_trace.pop(next(iter(self._by_trace)))
+        self._forget_while(lambda _: len(self._by_trace) > MAX_REQUESTS or self._seen > _MAX_SEEN)
+
+    def forget(self, before_ns: int) -> None:
+        """Forgets the requests of which nothing has come since a UNIX time in ns."""
+        self._forget_while(lambda oldest: oldest.changed_ns < before_ns)
+
+    def _forget_while(self, is_due: Callable[[_Request], bool]) -> None:
+        # A list of them: the first key of a dict is the slower to find the more went before it.
+        for trace_id, oldest in list(self._by_trace.items()):
+            if not is_due(oldest):
+                return
+            del self._by_trace[trace_id]
             self._seen -= oldest.seen
 
     def newest(self, count: int) -> list[bytes]:
@@ -88,7 +124,11 @@ class Requests:
 
 
 class _Request:
-    """The spans of one trace."""
+    """The spans of one trace.
+
+    Attributes:
+        changed_ns: When something new of it came last.
+    """
 
     def __init__(self, trace_id: str) -> None:
         self._trace_id = trace_id
@@ -96,6 +136,7 @@ class _Request:
         self._spans: dict[str, OtherSpan] = {}
         self._top: OtherSpan | None = None
         self._ids: dict[str, None] = {}
+        self.changed_ns = 0
         self._end_ns = 0
         self._more = 0
         self._failed = False
@@ -109,10 +150,13 @@ class _Request:
         """Takes in a span.
 
         Returns:
-            Whether it is a new one.
+            Whether it is a new one; of a request beyond all measure every one is.
         """
-        if span.span_id in self._seen or len(self._seen) >= _MAX_SEEN_OF_ONE:
+        if span.span_id in self._seen:
             return False
+        if len(self._seen) >= _MAX_SEEN_OF_ONE:
+            self._more += 1
+            return True
         self._seen.add(span.span_id)
         if span.request_id and len(self._ids) < MAX_SPANS:
             self._ids[span.request_id] = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvicorn
 
 from spectrace.errors import SpectraceError
+from spectrace.otlp.silent_grpc import silent
 from spectrace.server.address import (
     HOST,
     Address,
@@ -236,7 +237,8 @@ def _grpc_receiver(
 ) -> GrpcReceiver | None:
     if otlp is None:
         return None
-    from spectrace.server.grpc_receiver import GrpcReceiver  # noqa: PLC0415 - as above
+    with silent():
+        from spectrace.server.grpc_receiver import GrpcReceiver  # noqa: PLC0415 - as above
 
     return GrpcReceiver(hub, intake, address, otlp.grpc, token)
 

@@ -137,12 +137,13 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the page knows at once."""
+    """Everything that the page knows at once; `lost_spans` of others came and are not stored."""
 
     version: str
     runs: tuple[RunState, ...]
     otlp_endpoint: str | None
     grpc_endpoint: str | None
+    lost_spans: int
 
 
 def life_of(source: Source, host: str, quiet_s: float) -> tuple[Life, str]:

@@ -14,6 +14,7 @@ from spectrace.model import (
     Cycle,
     CycleKind,
     Lane,
+    OtherSpan,
     Phase,
     PhaseName,
     RankCycle,
@@ -45,6 +46,17 @@ def batches(cycles: Sequence[Cycle], first_id: int) -> dict[str, Batch]:
         "requests": [row for key, cycle in numbered for row in _request_rows(key, cycle)],
     }
     return {table: batch(TABLES[table], lines) for table, lines in rows.items() if lines}
+
+
+def span_batches(spans: Sequence[OtherSpan], first_place: int) -> dict[str, Batch]:
+    """The same for spans of others, which get the places from `first_place` on.
+
+    Raises:
+        OverflowError: A number does not fit into 64 bits.
+        UnicodeEncodeError: A text is not Unicode.
+    """
+    rows = [(place, *_span_row(span)) for place, span in enumerate(spans, first_place)]
+    return {"spans": batch(TABLES["spans"], rows)} if rows else {}
 
 
 def batch(columns: Sequence[Column], rows: Iterable[Row]) -> Batch:
@@ -138,6 +150,36 @@ def _request_rows(key: int, cycle: Cycle) -> Iterable[Row]:
             row.health_check,
             row.span or "",
         )
+
+
+def _span_row(span: OtherSpan) -> Row:
+    return (
+        span.trace_id,
+        span.span_id,
+        span.parent_id,
+        span.service,
+        span.name,
+        span.start_ns,
+        span.end_ns,
+        span.request_id,
+        span.failed,
+    )
+
+
+def span_of(row: Row) -> OtherSpan:
+    """The span in a row of its table."""
+    _, trace_id, span_id, parent_id, service, name, start_ns, end_ns, request_id, failed = row
+    return OtherSpan(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id,
+        service=service,
+        name=name,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        request_id=request_id,
+        failed=failed,
+    )
 
 
 def cycles_of(rows: Mapping[str, Sequence[Row]]) -> dict[int, Cycle]:

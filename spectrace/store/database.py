@@ -12,9 +12,9 @@ import duckdb
 import msgspec
 
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store import schema
-from spectrace.store.columns import Batch, Row, batch, cycles_of
+from spectrace.store.columns import Batch, Row, batch, cycles_of, span_of
 from spectrace.store.recent import GroupKey
 
 if TYPE_CHECKING:  # it takes long to import, and most readers need none of it
@@ -36,6 +36,8 @@ _ORDER = {
     "phases": "id, rank_place, place",
     "requests": "id, place",
 }
+_SPANS = "spans"
+_NOT_OURS = "its tables are not those of spectrace"
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -122,11 +124,13 @@ class Database:
                 "SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [name]
             )
         }
-        if not tables >= {*schema.TABLES, *schema.OTHER_TABLES}:
-            raise duckdb.CatalogException("its tables are not those of spectrace")
+        if not tables >= {*schema.OTHER_TABLES, *_ORDER}:
+            raise duckdb.CatalogException(_NOT_OURS)
         [(mark, version)] = self._rows(f"SELECT name, version FROM {name}.format", []) or [("", 0)]
         if mark != schema.FORMAT:
             raise duckdb.CatalogException("it does not carry spectrace's mark")
+        if isinstance(version, int) and schema.has(version, _SPANS) and _SPANS not in tables:
+            raise duckdb.CatalogException(_NOT_OURS)
         return version
 
     def detach(self, name: str) -> None:
@@ -189,6 +193,21 @@ class Database:
         [(last,)] = self._rows(f"SELECT coalesce(max(id), -1) FROM {name}.cycles", [])
         return int(last)
 
+    def last_place(self, name: str) -> int:
+        """The highest place of a span of others in a file, -1 if there is none."""
+        [(last,)] = self._rows(f"SELECT coalesce(max(place), -1) FROM {self._spans(name)}", [])
+        return int(last)
+
+    def last_span_ns(self, name: str) -> int:
+        """UNIX time in ns at which the last span of others in a file ended, 0 if there is none."""
+        [(last,)] = self._rows(f"SELECT coalesce(max(end_ns), 0) FROM {self._spans(name)}", [])
+        return int(last)
+
+    def other_spans(self, name: str, above: int) -> list[OtherSpan]:
+        """The spans of others in a file that have higher places than `above`, by these."""
+        query = f"SELECT * FROM {self._spans(name)} WHERE place > ? ORDER BY place"
+        return [span_of(row) for row in self._rows(query, [above])]
+
     def versions(self, name: str, key: GroupKey, below: int, limit: int) -> list[tuple[int, int]]:
         """Numbers below `below` and the id of their newest version, the highest number first."""
         return self._rows(
@@ -224,12 +243,12 @@ class Database:
         return cycles_of(rows)
 
     def copy_newest(self, names: Sequence[str], target: str) -> None:
-        """Copies the newest version of every cycle of several files into another one."""
+        """Copies every cycle of several files, in its newest version, and every span of others."""
         if not names:
             return
         self.note_newest(names)
         for name in names:
-            for table, order in _ORDER.items():
+            for table, order in (_ORDER | {_SPANS: "place"}).items():
                 self._connection.execute(
                     f"INSERT INTO {target}.{table} {self._newest_of(name, table)} ORDER BY {order}"
                 )
@@ -237,9 +256,11 @@ class Database:
     def note_newest(self, names: Sequence[str], limit: int | None = None) -> int:
         """Notes the newest version of every cycle of several files, for what reads them next.
 
+        And every span of others, once.
+
         Args:
             names: The files.
-            limit: As many at most, the oldest cycles first.
+            limit: As many at most, the oldest cycles first, and of spans what began by then.
 
         Returns:
             How many there are.
@@ -254,8 +275,19 @@ class Database:
             f"FROM ({every}) GROUP BY run_id, group_name, number ORDER BY start_ns, id LIMIT ?",
             [limit],
         )
+        self._note_spans(names, everything=limit is None)
         [(count,)] = self._rows("SELECT count(*) FROM temp.newest", [])
         return int(count)
+
+    def _note_spans(self, names: Sequence[str], *, everything: bool) -> None:
+        every = " UNION ALL ".join(
+            f"SELECT trace_id, span_id, place, start_ns FROM {self._spans(name)}" for name in names
+        )
+        until = "true" if everything else "start_ns <= (SELECT max(start_ns) FROM temp.newest)"
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE noted_spans AS SELECT min(place) AS place "
+            f"FROM ({every}) WHERE {until} GROUP BY trace_id, span_id"
+        )
 
     def stream_newest(self, names: Sequence[str], chunk: int) -> Iterator[Cycle]:
         """The cycles that were noted, by their starts; `chunk` of them are in memory at once."""
@@ -271,7 +303,7 @@ class Database:
             yield from (cycles[key] for key in ids)
 
     def read_newest(self, names: Sequence[str], table: str, rows: int) -> RecordBatchReader:
-        """A table's rows of the cycles that were noted, as Arrow, `rows` of them at a time.
+        """A table's rows of what was noted, as Arrow, `rows` of them at a time.
 
         Nothing else may be asked of the database until the reader is at its end.
         """
@@ -280,7 +312,7 @@ class Database:
         return reader
 
     def count_newest(self, names: Sequence[str], table: str) -> int:
-        """How many rows of a table belong to the cycles that were noted."""
+        """How many rows of a table belong to what was noted."""
         every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
         [(count,)] = self._rows(f"SELECT count(*) FROM ({every})", [])
         return int(count)
@@ -298,12 +330,20 @@ class Database:
         return int(first)
 
     def _newest_of(self, name: str, table: str) -> str:
+        if table == _SPANS:
+            return f"SELECT * FROM {self._spans(name)} SEMI JOIN noted_spans USING (place)"
         return (
             f"SELECT {self._selection(name, table)} FROM {name}.{table} SEMI JOIN newest USING (id)"
         )
 
     def _selection(self, name: str, table: str) -> str:
         return schema.selection(table, self._versions[name])
+
+    def _spans(self, name: str) -> str:
+        """The spans of others in a file for a FROM; an older file has none."""
+        if schema.has(self._versions[name], _SPANS):
+            return f"(SELECT {self._selection(name, _SPANS)} FROM {name}.{_SPANS})"
+        return f"(SELECT {self._selection(name, _SPANS)} WHERE false)"
 
     def _rows(self, query: str, parameters: list[Any]) -> list[Row]:
         return self._connection.execute(query, parameters).fetchall()

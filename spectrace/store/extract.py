@@ -1,4 +1,4 @@
-"""Reads a recording from its first cycle to its last, as Cycles or as Arrow tables."""
+"""Reads a recording from end to end, as Cycles or as Arrow tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Extract:
 
     Args:
         path: A file that was saved, or the directory of a store whose owner has ended.
-        limit: As many cycles at most, the oldest first; None for all.
+        limit: As many cycles at most, the oldest first, and of spans of others what began by
+            then; None for all.
 
     Attributes:
         count: How many cycles there are.
@@ -61,7 +62,8 @@ class Extract:
         """A table of the recording, piece by piece.
 
         Args:
-            name: `cycles`, `ranks`, `phases` or `requests`, with columns as in docs/files.md.
+            name: `cycles`, `ranks`, `phases`, `requests` or `spans`, with columns as in
+                docs/files.md.
 
         Raises:
             KeyError: There is no such table.

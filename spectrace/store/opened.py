@@ -54,6 +54,11 @@ class OpenRecording:
         """One row per cycle and request."""
         return self._extract.table("requests").read_all()
 
+    @cached_property
+    def spans(self) -> Table:
+        """One row per span of others that was received, such as SGLang's own of a request."""
+        return self._extract.table("spans").read_all()
+
     def close(self) -> None:
         """Lets go of the file; tables that were read stay."""
         self._extract.close()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.shelf import Shelf
 from spectrace.store.source import PAGE, Stats
 
@@ -49,6 +49,10 @@ class ShelfReads(ABC):
     def recent(self, run_id: str, seconds: float) -> list[Cycle]:
         """As `CycleSource.recent`."""
         return self._ask(lambda: self._shelf.recent(run_id, seconds))
+
+    def other_spans(self, limit: int) -> list[OtherSpan]:
+        """As `CycleSource.other_spans`."""
+        return self._ask(lambda: self._shelf.other_spans(limit))
 
     def stats(self, run_id: str | None = None) -> Stats:
         """As `CycleSource.stats`."""

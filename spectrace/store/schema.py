@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORMAT = "spectrace"
-VERSION = 3
+VERSION = 4
 
 
 class Column(NamedTuple):
@@ -26,7 +26,8 @@ class Column(NamedTuple):
 
 # `id` counts the versions of all cycles in the order in which they came: a cycle that was
 # amended has several, and the highest counts. Times are UNIX ns. `place` numbers the rows
-# of a cycle in the order in which they stand in it.
+# of a cycle in the order in which they stand in it, and the spans of others, which belong to
+# no cycle, in the order in which they came: of one that came again the lowest counts.
 TABLES = {
     "cycles": (
         Column("id", "BIGINT"),
@@ -84,6 +85,18 @@ TABLES = {
         Column("health_check", "BOOLEAN"),
         Column("span", "VARCHAR", since=3, default="''"),  # empty where there is none
     ),
+    "spans": (
+        Column("place", "BIGINT", since=4),
+        Column("trace_id", "VARCHAR", since=4),
+        Column("span_id", "VARCHAR", since=4),
+        Column("parent_id", "VARCHAR", since=4),
+        Column("service", "VARCHAR", since=4),
+        Column("name", "VARCHAR", since=4),
+        Column("start_ns", "BIGINT", since=4),
+        Column("end_ns", "BIGINT", since=4),
+        Column("request_id", "VARCHAR", since=4),
+        Column("failed", "BOOLEAN", since=4),
+    ),
 }
 # A run is one JSON text: it is read whole, and its fields are for people, not for queries.
 OTHER_TABLES = {
@@ -105,6 +118,11 @@ def create_statements(database: str) -> list[str]:
 
 def _definitions(columns: tuple[Column, ...]) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def has(version: int, table: str) -> bool:
+    """Whether a file of a version has a table of `TABLES`: it came with its first column."""
+    return TABLES[table][0].since <= version
 
 
 def selection(table: str, version: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.database import Database, Span, log_of
 from spectrace.store.recent import GroupKey
 from spectrace.store.source import PAGE, Stats
@@ -81,7 +81,9 @@ class Shelf:
             path=path,
             name=name,
             opened_ns=min((span.first_ns for span in spans.values()), default=0),
-            newest_ns=max((span.last_ns for span in spans.values()), default=0),
+            newest_ns=max(
+                [self.database.last_span_ns(name), *(span.last_ns for span in spans.values())]
+            ),
             spans=spans,
             runs=set(runs),
         )
@@ -179,6 +181,15 @@ class Shelf:
             first_n=min((span.first_n for span in spans), default=None),
             last_n=max((span.last_n for span in spans), default=None),
         )
+
+    def other_spans(self, limit: int) -> list[OtherSpan]:
+        """As `CycleSource.other_spans`."""
+        last = max((self.database.last_place(part.name) for part in self.slices), default=-1)
+        newest: dict[tuple[str, str], OtherSpan] = {}
+        for part in self.slices:
+            for span in self.database.other_spans(part.name, last - limit):
+                newest.setdefault((span.trace_id, span.span_id), span)
+        return list(newest.values())
 
     def _spans(self, run_id: str | None) -> list[tuple[GroupKey, Span]]:
         return [

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, OtherSpan, Run
 
 PAGE = 200  # cycles that a read gives when nobody says how many
 
@@ -23,6 +23,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         last_n: The highest cycle number, None without cycles.
         retain_s: Age in s up to which cycles are kept; None where nothing is ever dropped.
         lost: Cycles that were to be written and could not be.
+        lost_spans: Spans of others likewise.
         problem: Why the last write failed; empty where it did not.
     """
 
@@ -34,6 +35,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     last_n: int | None
     retain_s: float | None = None
     lost: int = 0
+    lost_spans: int = 0
     problem: str = ""
 
 
@@ -67,6 +69,9 @@ class CycleSource(Protocol):
         The time counts back from the end of the run's newest cycle; cycles that began
         within it are given.
         """
+
+    def other_spans(self, limit: int) -> list[OtherSpan]:
+        """Spans of others among the `limit` that came last, each once, the oldest first."""
 
     def stats(self, run_id: str | None = None) -> Stats:
         """What is stored of one run, or of all."""

@@ -1,10 +1,10 @@
-"""The live store: its one owner adds cycles, any thread reads them."""
+"""The live store: its one owner adds cycles and spans of others, any thread reads them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, Run
+from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.lock import FILE, OwnerLock
 from spectrace.store.reads import ShelfReads
 from spectrace.store.recent import RecentCycles
@@ -24,6 +24,8 @@ from spectrace.store.writer import SliceWriter
 _FLUSH_S = 0.5
 _FLUSH_CYCLES = 500
 _PENDING_CYCLES = 20_000
+_PENDING_SPANS = 50_000
+_Item = TypeVar("_Item", Cycle, OtherSpan)
 _Result = TypeVar("_Result")
 
 
@@ -63,7 +65,8 @@ class CycleStore(ShelfReads):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-store")
         self._lock = threading.Condition()
         self._pending: list[Cycle] = []
-        self._lost = 0
+        self._pending_spans: list[OtherSpan] = []
+        self._lost = self._lost_spans = 0
         self._problem = ""
         self._asked = False
         self._closed = False
@@ -104,34 +107,65 @@ class CycleStore(ShelfReads):
                 del self._pending[_PENDING_CYCLES:]
             self._ask_to_write_if_due()
 
+    def add_spans(self, spans: Iterable[OtherSpan]) -> None:
+        """Takes in spans of others; one that was added before counts once where it is read.
+
+        It never waits; those for which there is no room are counted as lost.
+
+        Raises:
+            SpectraceError: The store is closed.
+        """
+        if self._closed:
+            raise SpectraceError("The store is closed.")
+        with self._lock:
+            self._pending_spans += spans
+            self._lost_spans += max(0, len(self._pending_spans) - _PENDING_SPANS)
+            del self._pending_spans[_PENDING_SPANS:]
+            self._ask_to_write_if_due()
+
+    @property
+    def lost_spans(self) -> int:
+        """Spans of others that were added and could not be stored; never waits."""
+        return self._lost_spans + self._writer.refused_spans
+
     @property
     def is_behind(self) -> bool:
-        """Whether half of the cycles that can wait to be written do."""
-        return len(self._pending) > _PENDING_CYCLES // 2
+        """Whether half of the cycles or spans that can wait to be written do."""
+        cycles, spans = len(self._pending), len(self._pending_spans)
+        return cycles > _PENDING_CYCLES // 2 or spans > _PENDING_SPANS // 2
 
     def _ask_to_write_if_due(self) -> None:
-        due = len(self._pending) >= _FLUSH_CYCLES or time.monotonic() - self._written_s >= _FLUSH_S
-        if due and self._pending and not self._asked:
+        waiting = max(len(self._pending), len(self._pending_spans))
+        due = waiting >= _FLUSH_CYCLES or time.monotonic() - self._written_s >= _FLUSH_S
+        if due and waiting and not self._asked:
             self._asked = True
             self._thread.submit(self._write)
 
     def _write(self) -> None:
         with self._lock:
             cycles, self._pending = self._pending, []
+            spans, self._pending_spans = self._pending_spans, []
             self._asked = False
             self._written_s = time.monotonic()
             self._lock.notify_all()
+        no_cycles = self._failure(self._writer.write, cycles)
+        no_spans = self._failure(self._writer.write_spans, spans)
+        self._lost += len(cycles) if no_cycles else 0
+        self._lost_spans += len(spans) if no_spans else 0
+        if cycles or spans or no_cycles:
+            self._problem = no_cycles or no_spans
+
+    def _failure(self, write: Callable[[Sequence[_Item]], None], items: Sequence[_Item]) -> str:
+        """Writes; returns why it could not be done, or nothing."""
         try:
-            self._writer.write(cycles)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next cycles are tried
-            self._lost += len(cycles)
-            self._problem = (
+            write(items)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next ones are tried
+            self._writer.recover()
+            return (
                 f"Cycles could not be stored ({str(error).splitlines()[0]}): make room where "
                 f"{self._directory} lies, or start again with --store on another disk."
             )
-            self._writer.recover()
-        else:
-            self._problem = "" if cycles else self._problem
+        return ""
 
     def put_run(self, run: Run) -> None:
         """Takes in what is known about a run, in place of what was known before."""
@@ -181,6 +215,7 @@ class CycleStore(ShelfReads):
             stats,
             retain_s=self._retain_s,
             lost=self._lost + self._writer.refused,
+            lost_spans=self.lost_spans,
             problem=self._problem,
         )
 

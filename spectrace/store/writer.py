@@ -6,14 +6,15 @@ import contextlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, Run
-from spectrace.store.columns import batches
+from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.store.columns import Batch, batches, span_batches
 from spectrace.store.database import Database, Span, log_of
 from spectrace.store.publish import published
 from spectrace.store.recent import GroupKey
@@ -22,8 +23,10 @@ from spectrace.store.retention import Retention
 from spectrace.store.shelf import Shelf, Slice
 
 _SLICE = re.compile(r"slice-([0-9]+)\.duckdb")
-_BATCH = 2000  # cycles of one insert
+_BATCH = 2000  # cycles or spans of one insert
 _RUNS = 256  # that are remembered without having cycles
+
+_Item = TypeVar("_Item", Cycle, OtherSpan)
 
 
 class SliceWriter:
@@ -39,6 +42,7 @@ class SliceWriter:
         shelf: What is kept, for reading.
         refused: Cycles that no database could hold: a number beyond 64 bits, or a text that is no
             Unicode.
+        refused_spans: Spans of others likewise.
 
     Raises:
         SpectraceError: A slice that was left here is damaged.
@@ -50,14 +54,14 @@ class SliceWriter:
         self._clock_ns = clock_ns
         self._database = Database(directory)
         self.shelf = Shelf(self._database)
-        self.refused = 0
+        self.refused = self.refused_spans = 0
         self._current: Slice | None = None
         self._fresh_runs: dict[str, Run] = {}
         self._next_file = 0
         self._take_in_left_slices()
-        self._next_id = 1 + max(
-            (self._database.last_id(part.name) for part in self.shelf.slices), default=-1
-        )
+        names = [part.name for part in self.shelf.slices]
+        self._next_id = 1 + max(map(self._database.last_id, names), default=-1)
+        self._next_place = 1 + max(map(self._database.last_place, names), default=-1)
 
     def _take_in_left_slices(self) -> None:
         for path in sorted(self._directory.glob(PATTERN)):
@@ -90,20 +94,40 @@ class SliceWriter:
             duckdb.Error: The disk is full, or a file cannot be written.
             OSError: The same.
         """
-        done = 0
-        while done < len(cycles):
-            rest = cycles[done : done + _BATCH]
-            times_ns = [self._time_ns(cycle) for cycle in rest]
-            current = self._slice_for(times_ns[0])
-            count = self._retention.fitting(current, times_ns)
-            self._insert(current, rest[:count])
-            current.newest_ns = max(current.newest_ns, *times_ns[:count])
-            done += count
+        for current, part in self._placed(cycles):
+            inserted = self._insert(current, part, self._cycle_tables)
+            self.refused += len(part) - len(inserted)
+            self._count(current, inserted)
         self.write_runs()
         self._drop_expired()
 
-    def _time_ns(self, cycle: Cycle) -> int:
-        return min(cycle.end_ns, self._clock_ns())
+    def write_spans(self, spans: Sequence[OtherSpan]) -> None:
+        """The same for spans of others, which stay as long as cycles of their time.
+
+        Raises:
+            duckdb.Error: The disk is full, or a file cannot be written.
+            OSError: The same.
+        """
+        for current, part in self._placed(spans):
+            inserted = self._insert(current, part, self._span_tables)
+            self.refused_spans += len(part) - len(inserted)
+        self._drop_expired()
+
+    def _placed(self, items: Sequence[_Item]) -> Iterator[tuple[Slice, Sequence[_Item]]]:
+        """What is to be written piece by piece, each with the slice that it belongs into."""
+        done = 0
+        while done < len(items):
+            rest = items[done : done + _BATCH]
+            times_ns = [self._time_ns(item) for item in rest]
+            current = self._slice_for(times_ns[0])
+            count = self._retention.fitting(current, times_ns)
+            yield current, rest[:count]
+            current.newest_ns = max(current.newest_ns, *times_ns[:count])
+            current.measure()
+            done += count
+
+    def _time_ns(self, item: Cycle | OtherSpan) -> int:
+        return min(item.end_ns, self._clock_ns())
 
     def write_runs(self) -> None:
         """Writes down the runs that were put since the last time."""
@@ -140,22 +164,33 @@ class SliceWriter:
         self.shelf.slices.append(self._current)
         return self._current
 
-    def _insert(self, current: Slice, cycles: Sequence[Cycle]) -> None:
-        """Inserts what can be inserted; halves find the one that cannot."""
+    def _insert(
+        self,
+        current: Slice,
+        items: Sequence[_Item],
+        encode: Callable[[Sequence[_Item]], Mapping[str, Batch]],
+    ) -> Sequence[_Item]:
+        """Inserts and gives what can be inserted; halves find the one that cannot."""
         try:
-            tables = batches(cycles, self._next_id)
+            tables = encode(items)
         except (OverflowError, UnicodeError):
-            if len(cycles) == 1:
-                self.refused += 1
-                return
-            half = len(cycles) // 2
-            self._insert(current, cycles[:half])
-            self._insert(current, cycles[half:])
-            return
+            if len(items) == 1:
+                return []
+            half = len(items) // 2
+            halves = items[:half], items[half:]
+            return [item for part in halves for item in self._insert(current, part, encode)]
         self._database.insert(current.name, tables)
+        return items
+
+    def _cycle_tables(self, cycles: Sequence[Cycle]) -> Mapping[str, Batch]:
+        tables = batches(cycles, self._next_id)
         self._next_id += len(cycles)
-        self._count(current, cycles)
-        current.measure()
+        return tables
+
+    def _span_tables(self, spans: Sequence[OtherSpan]) -> Mapping[str, Batch]:
+        tables = span_batches(spans, self._next_place)
+        self._next_place += len(spans)
+        return tables
 
     def _count(self, current: Slice, cycles: Sequence[Cycle]) -> None:
         before = self.shelf.slices[-2].seen if len(self.shelf.slices) > 1 else {}

@@ -1,9 +1,11 @@
-"""Measures what sending cycles as OpenTelemetry traces costs, and how much of it is possible.
+"""Measures what sending and receiving OpenTelemetry traces costs, and how much is possible.
 
 The last line of `--json` is one object:
 
 `out_spans_per_s`: spans of 8 ranks with both lanes, from full rings through reader, assembler
 and exporter to a collector in another process that counts them, by `--protocol`.
+`in_spans_per_s`: such spans from a sender into the store, while the receiver has one core;
+`in_cpu_us_per_span` is its time on that core.
 `cpu_share_full`: CPU time of that process by the time that passed, while the ranks make 90
 cycles/s and every one is sent; `cpu_share_sampled` with one cycle in 10; `cpu_share_reading`
 with no exporter at all, to tell what reading takes of these. `spans_per_cycle` says how
@@ -17,7 +19,6 @@ import argparse
 import json
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from spectrace_exporters.otlp import OtlpExporter
 
 from tests.helpers.command import start
+from tests.helpers.counting_collector import counting
+from tests.helpers.otlp_in_speed import measure
 from tests.helpers.ring_source import (
-    ROOT,
     SPANS_OF_A_RANK,
     RingTracer,
     make_rings,
@@ -53,35 +55,26 @@ LEAVINGS = 5
 TIMEOUT_S = 120.0
 AIMS = {
     "out_spans_per_s": 20_000,
+    "in_spans_per_s": 60_000,
     "cpu_share_full": 0.70,
     "cpu_share_sampled": 0.12,
     "exit_dead_s": 1.0,
 }
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where real rings are
 
+_INWARDS = {"http/protobuf": "http", "http/json": "json", "grpc": "grpc"}
+
 Found = dict[str, Any]
-
-
-@contextmanager
-def collector(protocol: str) -> Iterator[str]:
-    """The address of an endpoint in a process of its own."""
-    command = [sys.executable, "-m", "tests.helpers.otlp_endpoint", protocol]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
 
 
 def throughput(protocol: str, cycles: int) -> Found:
     """Reads full rings and sends what is in them, as fast as that goes."""
-    with folder() as rings, collector(protocol) as url:
+    with folder() as rings, counting(protocol) as collector:
         written = make_rings(rings, RANKS)
         for number in range(1, cycles + 1):
             write_cycle(written, number, time.monotonic_ns())
         with closing(RingTracer(rings, RANKS)) as tracer:
-            exporter = OtlpExporter(url, tracer.run, protocol=protocol)
+            exporter = OtlpExporter(collector.url, tracer.run, protocol=protocol)
             began_s = time.perf_counter()
             while exporter.stats.sent_cycles + exporter.stats.lost_cycles < cycles:
                 exporter.add(tracer.poll())
@@ -89,6 +82,7 @@ def throughput(protocol: str, cycles: int) -> Found:
                 assert time.perf_counter() - began_s < TIMEOUT_S, exporter.stats
             seconds = time.perf_counter() - began_s
             stats = exporter.close(TIMEOUT_S)
+        assert collector.counted() == stats.sent_spans
     return {
         "out_spans_per_s": round(stats.sent_spans / seconds),
         "lost_spans": stats.lost_spans,
@@ -105,11 +99,13 @@ def cpu_share(protocol: str, every: int | None) -> float:
     """
     with (
         folder() as rings,
-        collector(protocol) as url,
+        counting(protocol) as collector,
         paced(rings, RANKS, CYCLES_PER_S, WARM_UP_S + PACED_S + 5),
         closing(RingTracer(rings, RANKS)) as tracer,
     ):
-        exporter = OtlpExporter(url, tracer.run, protocol=protocol, sample_every=every or 1)
+        exporter = OtlpExporter(
+            collector.url, tracer.run, protocol=protocol, sample_every=every or 1
+        )
 
         def follow(seconds: float) -> int:
             cycles = 0
@@ -157,12 +153,21 @@ def leaving(protocol: str) -> float:
 
 def sending(protocol: str) -> Found:
     """All figures of the way out."""
-    found = throughput(protocol, FULL_CYCLES)
+    found = throughput(protocol, FULL_CYCLES) | receiving(protocol)
     found["cpu_share_full"] = round(cpu_share(protocol, 1), 3)
     found["cpu_share_sampled"] = round(cpu_share(protocol, SAMPLE_EVERY), 3)
     found["cpu_share_reading"] = round(cpu_share(protocol, None), 3)
     found["exit_dead_s"] = round(max(leaving(protocol) for _ in range(LEAVINGS)), 2)
     return found
+
+
+def receiving(protocol: str) -> Found:
+    """The figures of the way in."""
+    arrived = measure(_INWARDS[protocol], FULL_CYCLES)
+    return {
+        "in_spans_per_s": round(arrived.spans_per_s),
+        "in_cpu_us_per_span": round(arrived.cpu_us_per_span, 2),
+    }
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ import gzip
 import json
 import socket
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -163,6 +162,7 @@ def _serving_http(endpoint: Endpoint, port: int, certificate: Certificate | None
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate.file)
             context.load_cert_chain(certificate.file, certificate.key)
             context.verify_mode = ssl.CERT_REQUIRED
+            context.sslsocket_class = _Accepted
             server.tls = context
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -177,6 +177,20 @@ def _url(port: int, certificate: Certificate | None) -> str:
     return f"http://127.0.0.1:{port}" if certificate is None else f"https://localhost:{port}"
 
 
+class _Accepted(ssl.SSLSocket):
+    """A connection that was accepted, whose other side may have gone again at any moment.
+
+    Where `ssl` finds that out while it wraps one, it raises, and leaves an open socket behind.
+    """
+
+    def getpeername(self) -> Any:
+        """Somebody, of whom the first reading will tell that he is gone."""
+        try:
+            return super().getpeername()
+        except OSError:
+            return "", 0
+
+
 class _Http(ThreadingHTTPServer):
     """The server over HTTP."""
 
@@ -189,11 +203,6 @@ class _Http(ThreadingHTTPServer):
         connection, address = super().get_request()
         if self.tls is None:
             return connection, address
-        try:
-            connection.getpeername()  # one that has gone again must not be wrapped: it leaks
-        except OSError:
-            connection.close()
-            raise
         tls = self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return tls, address
 
@@ -296,16 +305,3 @@ def _details(answer: Answer) -> bytes:
     status.details.add().Pack(RetryInfo(retry_delay=Duration(seconds=answer.retry_after or 0)))
     packed: bytes = status.SerializeToString()
     return packed
-
-
-def main() -> None:
-    """An endpoint as a process: says its address, and takes everything until it is ended."""
-    with serving(sys.argv[1]) as endpoint:
-        print(endpoint.url, flush=True)
-        while True:
-            endpoint.requests.clear()  # they would fill its memory
-            time.sleep(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from spectrace.model import (
     Cycle,
     CycleKind,
     Lane,
+    OtherSpan,
     Phase,
     PhaseName,
     Rank,
@@ -101,11 +103,28 @@ def cycle_of(number: int, ranks: int = 8) -> Cycle:
     )
 
 
-def record(path: Path, cycles: Iterable[Cycle], run: Run | None = None) -> Path:
+def other_span(number: int, parent: int = 0, trace: int = 1, **over: Any) -> OtherSpan:
+    """A span of somebody else from 100 + number to 200 + number ns, below the span `parent`."""
+    fields: dict[str, Any] = {
+        "trace_id": f"{trace:032x}",
+        "span_id": f"{number:016x}",
+        "parent_id": f"{parent:016x}" if parent else "",
+        "service": "sglang",
+        "name": f"span {number}",
+        "start_ns": 100 + number,
+        "end_ns": 200 + number,
+    }
+    return OtherSpan(**fields | over)
+
+
+def record(
+    path: Path, cycles: Iterable[Cycle], run: Run | None = None, spans: Iterable[OtherSpan] = ()
+) -> Path:
     """Writes a recording as `spectrace record` does."""
     store = path.with_name(f"{path.name}-store")
     with closing(CycleStore(store, retain_s=1e9, max_bytes=1 << 30)) as kept:
         kept.put_run(run or run_of())
         kept.add(cycles)
+        kept.add_spans(spans)
         kept.save(path)
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -39,6 +41,13 @@ from tests.integration.attach_targets import wait_until
 
 CYCLES = [cycle_of(number, ranks=3) for number in range(40)]
 OFTEN_S = 0.02
+_ALONE = """
+import sys
+from spectrace.metrics.meter import Meter
+from spectrace_exporters.otlp_metrics import OtlpMetrics
+stats = OtlpMetrics(sys.argv[1], Meter().read, protocol="grpc").close(timeout_s=1.0)
+sys.exit(f"it arrived: {stats}" if stats.sent else 0)
+"""
 
 
 @pytest.fixture
@@ -308,6 +317,29 @@ def test_metrics_go_over_grpc_too(
     assert (stats.sent, stats.loss()) == (1, "")
     assert service.tokens == ["abc"]
     assert_equal_sums(service.requests[0], Expected(CYCLES))
+
+
+def test_the_protocol_that_is_named_goes_before_that_of_the_environment(
+    meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where metrics go to the same place as traces; it may be an address without a scheme."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+    with receiving_grpc() as (url, service):
+        target = url.removeprefix("http://")
+        stats = OtlpMetrics(target, meter.read, protocol="grpc").close(timeout_s=10.0)
+    assert stats.sent == len(service.requests) == 1
+
+
+def test_grpc_writes_nothing_onto_the_terminal(dead_url: str) -> None:
+    """Not even where nothing else has set it up: in a process of its own, with TLS to no TLS."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ALONE, dead_url.replace("http:", "https:")],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_what_is_no_endpoint_is_refused_before_a_thread_starts() -> None:

@@ -204,6 +204,42 @@ def test_a_short_outage_loses_nothing(protocol: str) -> None:
     assert exporter.stats.lost_spans == 0
 
 
+@EACH_PROTOCOL
+def test_who_asks_for_a_long_pause_is_not_waited_for_at_the_end(protocol: str) -> None:
+    """What waits is lost and counted: nothing could be sent before the time is over."""
+    with serving(protocol, lambda _: Answer(429, retry_after=60)) as endpoint:
+        exporter = OtlpExporter(endpoint.url, run_of(), protocol=protocol, interval_s=0.0)
+        exporter.add([cycle_of(number, RANKS) for number in range(1, 11)])
+        wait_for_error(exporter)
+        began_s = time.monotonic()
+        check_counts(exporter.close(timeout_s=20.0), 10, endpoint)
+    assert time.monotonic() - began_s < 10  # the time to close would have been over after 16
+
+
+def test_who_answered_before_and_now_hangs_is_given_up_early() -> None:
+    """After a fifth of the time; what is under way counts as lost, what had arrived as sent."""
+    over = threading.Event()
+
+    def behave(number: int) -> Answer:
+        if number > 0:
+            over.wait(60)
+        return Answer()
+
+    with serving(PROTOBUF, behave) as endpoint:
+        exporter = OtlpExporter(endpoint.url, run_of(), protocol=PROTOBUF, interval_s=0.0)
+        exporter.add([cycle_of(number, RANKS) for number in range(1, 11)])
+        deadline_s = time.monotonic() + 30
+        while exporter.stats.sent_cycles < 1:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        began_s = time.monotonic()
+        stats = exporter.close(timeout_s=20.0)
+        took_s = time.monotonic() - began_s
+        over.set()
+    assert (stats.sent_spans, stats.lost_spans) == (SPANS, 9 * SPANS)
+    assert 3 < took_s < 12  # 4, and not 16
+
+
 def free_port() -> int:
     """A port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -266,6 +302,7 @@ def test_who_never_answers_costs_what_was_sent_and_no_time(
 
     assert (stats.sent_spans, stats.lost_spans, stats.lost_cycles) == (0, 100 * SPANS, 100)
     assert stats.last_error
+    assert "closed channel" not in stats.last_error  # as it is by then
     assert took_s < 30
 
 

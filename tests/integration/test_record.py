@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -10,8 +11,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 import spectrace
+from spectrace.server.open import open_page_of_recording
+from tests.helpers.command import first_line_with, start
 from tests.helpers.simulated_server import SimulatedServer
 
 _LOGS = ".spectrace-*/slice-*.wal"
@@ -71,6 +78,39 @@ def test_a_recorded_run_is_viewed(recording: Path) -> None:
         assert process.wait(20) == 0
     assert run["source"] == "file"
     assert {rank["name"] for rank in run["ranks"]} == {"TP0", "TP1"}
+
+
+def test_requests_that_others_trace_are_recorded_beside_the_cycles(tmp_path: Path) -> None:
+    """`--receive` says where to send them; the recording shows them, once each."""
+    server_folder, file = tmp_path / "server", tmp_path / "run.spectrace"
+    server_folder.mkdir()
+    with SimulatedServer(server_folder, "TP0") as server:
+        recorder = start("record", str(server.pid), "-o", str(file), "--receive")
+        url = first_line_with(recorder, "Send spans to: ").split()[-1]
+        span_id = send_request(url, twice=True)
+        first_line_with(recorder, "held up")
+        recorder.send_signal(signal.SIGINT)
+        output, errors = recorder.communicate(timeout=60)
+        assert (recorder.returncode, errors) == (0, ""), output
+    with spectrace.open(file) as run:
+        [span] = run.spans.to_pylist()
+        assert (span["span_id"], span["request_id"]) == (span_id, "rid-1")
+    with open_page_of_recording(file, port=0) as page:
+        [request] = httpx.get(f"{page.url}/api/requests").json()["requests"]
+    assert (request["ids"], request["service"]) == (["rid-1"], "sglang")
+
+
+def send_request(url: str, *, twice: bool) -> str:
+    """Sends a span as SGLang makes it, and gives its id."""
+    provider = TracerProvider(resource=Resource({"service.name": "sglang"}))
+    span = provider.get_tracer("sglang server").start_span("Req 1", attributes={"rid": "rid-1"})
+    span.end()
+    assert isinstance(span, ReadableSpan)
+    exporter = OTLPSpanExporter(endpoint=url)
+    for _ in range(1 + twice):
+        assert exporter.export([span]) is SpanExportResult.SUCCESS
+    exporter.shutdown()  # type: ignore[no-untyped-call]  # ships none
+    return f"{span.context.span_id:016x}"
 
 
 def test_what_a_killed_recorder_had_collected_opens(tmp_path: Path) -> None:

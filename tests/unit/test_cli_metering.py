@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from spectrace.attach import discover
 from spectrace.cli import attach, exporting
 from spectrace.cli.main import app
-from spectrace.cli.metering import pushing, target_of
+from spectrace.cli.metering import Target, pushing, target_of
 from spectrace.errors import SpectraceError
 from spectrace.metrics.meter import Meter, Snapshot
 from tests.unit.test_cli_exporting import FakeExporter
@@ -33,10 +33,13 @@ class FakePusher:
 
     made: FakePusher
 
-    def __init__(self, target: str | None, read: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, target: str | None, read: Callable[[], Snapshot], protocol: str | None
+    ) -> None:
         self.endpoint = target or "http://127.0.0.1:9/from/the/environment"
         self.notices = ("A variable is odd.",)
         self.read = read
+        self.protocol = protocol
         self.closed: list[float] = []
         FakePusher.made = self
 
@@ -74,7 +77,23 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_option_names_a_place(named: str, traces: str | None, target: str | None) -> None:
     """A URL, the environment's, or the base of where traces go."""
-    assert target_of(named, traces) == target
+    assert target_of(named, traces).url == target
+
+
+@pytest.mark.parametrize(
+    ("traces", "protocol", "target"),
+    [
+        ("http://t:4317", "grpc", Target("http://t:4317", "grpc")),
+        ("t:4317", "grpc", Target("t:4317", "grpc")),
+        ("http://t/v1/traces", "http/protobuf", Target("http://t", "http/protobuf")),
+        ("http://t/v1/traces", "http/json", Target("http://t", "http/protobuf")),
+    ],
+)
+def test_the_same_place_is_spoken_to_in_the_same_way(
+    traces: str, protocol: str, target: Target
+) -> None:
+    """Metrics know no JSON: they go to such a place as protobuf."""
+    assert target_of("same", traces, protocol) == target
 
 
 @pytest.mark.parametrize(
@@ -95,7 +114,7 @@ def test_the_same_place_has_to_be_one(traces: str | None, reason: str) -> None:
 def test_what_did_not_arrive_and_what_is_odd_is_told() -> None:
     """In a sentence each, after everything was closed."""
     notes: list[str] = []
-    with pushing("http://there", Meter(), notes.append):
+    with pushing(Target("http://there"), Meter(), notes.append):
         assert notes == ["A variable is odd."]
     assert notes[1:] == ["To http://there: the last metrics did not arrive."]
     assert FakePusher.made.closed == [1.0]
@@ -106,7 +125,7 @@ def test_nothing_is_waited_for_where_nothing_was_traced() -> None:
     notes: list[str] = []
     with (
         pytest.raises(SpectraceError, match="cannot be attached"),
-        pushing("http://there", Meter(), notes.append),
+        pushing(Target("http://there"), Meter(), notes.append),
     ):
         raise SpectraceError("It cannot be attached to.")
     assert (FakePusher.made.closed, notes) == ([0.0], ["A variable is odd."])
@@ -116,7 +135,7 @@ def test_a_pusher_is_closed_whatever_happens() -> None:
     """Also by an error that nobody foresaw."""
     with (
         pytest.raises(RuntimeError, match="on the way"),
-        pushing("http://there", Meter(), print),
+        pushing(Target("http://there"), Meter(), print),
     ):
         raise RuntimeError("on the way")
     assert FakePusher.made.closed == [1.0]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from msgspec.structs import asdict
 from pyarrow import parquet
 from spectrace_exporters.csv import CsvFiles
 from spectrace_exporters.parquet import ParquetFiles
@@ -18,11 +19,19 @@ from spectrace.errors import SpectraceError
 from spectrace.store import schema
 from spectrace.store.extract import Extract
 from spectrace.store.recording import open_recording
-from tests.helpers.recorded import DEVICE_PARTS, PARTS, cycle_of, record, run_of
+from tests.helpers.recorded import (
+    DEVICE_PARTS,
+    PARTS,
+    cycle_of,
+    other_span,
+    record,
+    run_of,
+)
 from tests.unit.test_store_round_trip import open_store
 
 RANKS = 2
 CYCLES = 3
+SPANS = [other_span(1, request_id="r2"), other_span(2, parent=1, failed=True)]
 # What the code of the first version of the format wrote, as SQL; to be left as it is.
 FIRST_VERSION = Path(__file__).parents[1] / "data" / "recording-v1.sql"
 _LIGHT = """
@@ -34,9 +43,10 @@ sys.exit(f"imported: {heavy}" if heavy else 0)
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three cycles of two ranks."""
+    """Three cycles of two ranks, and two spans of somebody else, one of which came twice."""
     path = tmp_path_factory.mktemp("opened") / "run.spectrace"
-    return record(path, [cycle_of(number, RANKS) for number in range(CYCLES)], run_of(RANKS))
+    cycles = [cycle_of(number, RANKS) for number in range(CYCLES)]
+    return record(path, cycles, run_of(RANKS), [*SPANS, SPANS[0]])
 
 
 @pytest.fixture
@@ -60,7 +70,9 @@ def test_a_recording_opens_as_arrow_tables(file: Path) -> None:
         "ranks": CYCLES * RANKS,
         "phases": phases,
         "requests": CYCLES * 2,
+        "spans": len(SPANS),
     }
+    assert tables["spans"].drop_columns(["place"]).to_pylist() == list(map(asdict, SPANS))
     assert tables["requests"]["correct_drafts"].to_pylist() == [2, 3] * CYCLES
     begun = tables["cycles"]["start_ns"].to_pylist()
     assert begun == [cycle_of(number).start_ns for number in range(CYCLES)]
@@ -152,6 +164,8 @@ def test_a_file_of_the_first_version_still_opens(first: Path) -> None:
     with spectrace.open(first) as opened:
         assert opened.phases["graph"].to_pylist() == [None, None]
         assert opened.requests["correct_drafts"].to_pylist() == [2]
+        assert opened.spans.num_rows == 0
+        assert opened.spans.column_names == [column.name for column in schema.TABLES["spans"]]
 
 
 def test_a_store_of_the_first_version_goes_on_in_this_one(first: Path, tmp_path: Path) -> None:
@@ -164,8 +178,10 @@ def test_a_store_of_the_first_version_goes_on_in_this_one(first: Path, tmp_path:
         old = store.cycles(run.run_id)
         store.put_run(run_of())
         store.add([cycle_of(7)])
+        store.add_spans(SPANS)
         store.save(tmp_path / "both.spectrace")
     recording = open_recording(tmp_path / "both.spectrace")
     assert recording.cycles(run.run_id) == old
     assert recording.cycles(run_of().run_id) == [cycle_of(7)]
+    assert recording.other_spans(9) == SPANS
     recording.close()

@@ -12,7 +12,12 @@ import typer
 from typer.testing import CliRunner
 
 from spectrace.cli.page_options import size_option
-from spectrace.cli.serve import required_token, serve
+from spectrace.cli.serve import pushing_on, required_token, serve
+from spectrace.errors import SpectraceError
+from spectrace.server.open import open_page
+from spectrace.server.state import Source
+from tests.helpers.metered import endpoint, key, numbers_of
+from tests.helpers.recorded import cycle_of, run_of
 
 APP = typer.Typer()
 APP.command()(serve)
@@ -74,6 +79,25 @@ def test_a_token_that_could_not_be_sent_is_refused(token: str) -> None:
 def test_options_that_make_no_sense_are_refused(option: tuple[str, str]) -> None:
     """Typer shows the usage."""
     assert CliRunner().invoke(APP, option).exit_code == 2
+
+
+def test_what_arrives_is_pushed_as_metrics() -> None:
+    """A collector's own, at its end at the latest; to itself or to no address they are not."""
+    run = run_of()
+    with endpoint() as backend, open_page(retain_s=60, max_bytes=1 << 30, port=0) as (hub, server):
+        with pushing_on(backend.url, hub, server):
+            hub.put_run(run, Source.RECEIVED)
+            hub.feed([cycle_of(1)])
+            hub.meter.settle()
+        for refused in (server.url, hub.otlp_endpoint):
+            with (
+                pytest.raises(SpectraceError, match="page of this command"),
+                pushing_on(refused, hub, server),
+            ):
+                pass
+    cycles = numbers_of(backend.requests[-1])[key("spectrace.cycles", kind="speculative")]
+    assert cycles == 1
+    assert CliRunner().invoke(APP, ["--port", "0", "--otlp-metrics", "same"]).exit_code == 2
 
 
 def test_the_command_says_where_the_page_is_and_ends_at_a_signal() -> None:

@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from spectrace.errors import SpectraceError
+from spectrace.server import grpc_receiver
 from spectrace.server.grpc_receiver import METHOD
 from spectrace.server.hub import Hub
 from spectrace.server.run import OtlpPorts, PageServer
@@ -117,6 +118,43 @@ def test_without_the_token_no_message_is_waited_for(tmp_path: Path) -> None:
             export(never(), timeout=10)
         over.set()
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_more_calls_than_there_is_room_for_wait(collector: Collector) -> None:
+    """Of 40 at once 8 wait until others have their answers; none is refused."""
+    ready = threading.Event()
+
+    def later() -> Iterator[bytes]:
+        ready.wait(30)
+        yield b""
+
+    with grpc.insecure_channel(collector.grpc) as channel:
+        export: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(METHOD)
+        calls = [export.future(later(), timeout=30) for _ in range(40)]
+        ready.set()
+        assert [call.result() for call in calls] == [b""] * 40
+
+
+def test_a_message_that_never_comes_is_not_waited_for(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold a place for ever; a call without any message is wrong."""
+    monkeypatch.setattr(grpc_receiver, "_PATIENCE_S", 0.1)
+    over = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        over.wait(30)
+        yield b""
+
+    with grpc.insecure_channel(collector.grpc) as channel:
+        export: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(METHOD)
+        with pytest.raises(grpc.RpcError) as late:
+            export(never(), timeout=20)
+        over.set()
+        with pytest.raises(grpc.RpcError) as empty:
+            export(iter(()), timeout=20)
+    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert empty.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_taken_port_that_was_asked_for_is_an_error(tmp_path: Path) -> None:

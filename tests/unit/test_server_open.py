@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import httpx
 import pytest
 
 from spectrace.server.open import open_page, open_page_of_recording, store_directory
+from spectrace.server.run import PageServer
+from tests.helpers.page import until
+from tests.helpers.recorded import other_span
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
 
@@ -28,6 +33,32 @@ def test_a_page_is_up_within_the_block(tmp_path: Path) -> None:
         assert state["otlp_endpoint"] == hub.otlp_endpoint
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
+
+
+def test_requests_outlive_their_collector(tmp_path: Path) -> None:
+    """The next one shows them, knows a span that comes again, and its recording has them, too."""
+    spans = [other_span(1), other_span(2, parent=1)]
+    with open_page(retain_s=1e12, max_bytes=1 << 30, directory=tmp_path, port=0) as (hub, server):
+        hub.feed_spans([*spans, spans[0]])
+        [shown] = until(lambda: requests_of(server))
+    with open_page(retain_s=1e12, max_bytes=1 << 30, directory=tmp_path, port=0) as (hub, server):
+        assert requests_of(server) == [shown]
+        hub.feed_spans([spans[1], other_span(3, trace=2)])
+        [again, other] = until(lambda: requests_of(server)[1:] and requests_of(server))
+        assert (again, len(other["spans"])) == (shown, 1)
+    with open_page_of_recording(tmp_path, port=0) as server:
+        assert requests_of(server) == [shown, other]
+    places = []
+    for path in sorted(tmp_path.glob("slice-*.duckdb")):
+        with duckdb.connect(str(path), read_only=True) as database:
+            places += database.execute("SELECT place FROM spans").fetchall()
+    assert places == [(0,), (1,), (2,)]
+
+
+def requests_of(server: PageServer) -> list[dict[str, Any]]:
+    """The requests that a page shows."""
+    found: list[dict[str, Any]] = httpx.get(f"{server.url}/api/requests").json()["requests"]
+    return found
 
 
 def test_a_store_that_was_left_behind_is_shown_as_a_recording(tmp_path: Path) -> None:

@@ -7,23 +7,9 @@ from typing import Any
 
 import pytest
 
-from spectrace.model import OtherSpan
 from spectrace.server import requests
 from spectrace.server.requests import MAX_REQUESTS, MAX_SPANS, Requests
-
-
-def span(number: int, parent: int = 0, trace: int = 1, **over: Any) -> OtherSpan:
-    """A span from 100 + number to 200 + number ns, below the span `parent`."""
-    fields: dict[str, Any] = {
-        "trace_id": f"{trace:032x}",
-        "span_id": f"{number:016x}",
-        "parent_id": f"{parent:016x}" if parent else "",
-        "service": "sglang",
-        "name": f"span {number}",
-        "start_ns": 100 + number,
-        "end_ns": 200 + number,
-    }
-    return OtherSpan(**fields | over)
+from tests.helpers.recorded import other_span as span
 
 
 def decoded(encoded: list[bytes]) -> list[dict[str, Any]]:
@@ -35,7 +21,7 @@ def test_spans_of_one_trace_are_one_request() -> None:
     """From the first start to the last end; the topmost names it, though it comes last."""
     kept = Requests()
     kept.add([span(3, parent=2, failed=True), span(2, parent=1)])
-    [request] = decoded(kept.add([span(1, request_id="rid-1", end_ns=900)]))
+    [request] = decoded(kept.add([span(1, request_id="rid-1", end_ns=900)]).changed)
     assert request == {
         "trace": f"{1:032x}",
         "ids": ["rid-1"],
@@ -54,17 +40,20 @@ def test_spans_of_one_trace_are_one_request() -> None:
 
 
 def test_a_span_that_comes_again_counts_once() -> None:
-    """And nobody is told anything."""
+    """And nobody is told anything, nor given it to store."""
     kept = Requests()
-    assert len(kept.add([span(1), span(1)])) == 1
-    assert kept.add([span(1)]) == []
+    taken = kept.add([span(1), span(1)])
+    assert (taken.fresh, len(taken.changed)) == ([span(1)], 1)
+    assert kept.add([span(1)]) == ([], [])
     assert [len(one["spans"]) for one in decoded(kept.newest(9))] == [1]
 
 
 def test_a_request_below_somebody_elses_span_is_named_by_its_own_first() -> None:
     """Its caller's span is not here; what begins first is the topmost."""
     kept = Requests()
-    [request] = decoded(kept.add([span(8, parent=7), span(7, parent=99), span(9, parent=8)]))
+    [request] = decoded(
+        kept.add([span(8, parent=7), span(7, parent=99), span(9, parent=8)]).changed
+    )
     assert request["name"] == "span 7"
     assert [depth for _, depth, *_ in request["spans"]] == [0, 1, 2]
 
@@ -72,7 +61,7 @@ def test_a_request_below_somebody_elses_span_is_named_by_its_own_first() -> None
 def test_a_circle_of_parents_ends() -> None:
     """Ids are others' to choose."""
     kept = Requests()
-    [request] = decoded(kept.add([span(1, parent=2), span(2, parent=1), span(3, parent=3)]))
+    [request] = decoded(kept.add([span(1, parent=2), span(2, parent=1), span(3, parent=3)]).changed)
     assert [depth for _, depth, *_ in request["spans"]] == [1, 1, 0]
 
 
@@ -80,7 +69,7 @@ def test_what_does_not_fit_is_counted() -> None:
     """Of a long request the first spans are kept, and the topmost whenever it comes."""
     kept = Requests()
     kept.add([span(number, parent=1) for number in range(2, MAX_SPANS + 12)])
-    [request] = decoded(kept.add([span(1)]))
+    [request] = decoded(kept.add([span(1)]).changed)
     assert request["name"] == "span 1"
     assert len(request["spans"]) == MAX_SPANS + 1
     assert request["more"] == 10
@@ -103,3 +92,28 @@ def test_spans_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     for trace in (1, 2, 3):
         kept.add([span(number, trace=trace) for number in range(1, 5)])
     assert [int(one["trace"], 16) for one in decoded(kept.newest(9))] == [2, 3]
+
+
+def test_what_is_beyond_all_measure_is_stored_and_no_longer_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a trace with three spans at most the fourth is counted, and given to the store."""
+    monkeypatch.setattr(requests, "_MAX_SEEN_OF_ONE", 3)
+    kept = Requests()
+    kept.add([span(1), span(2), span(3)])
+    taken = kept.add([span(4)])
+    assert taken.fresh == [span(4)]
+    [request] = decoded(taken.changed)
+    assert (len(request["spans"]), request["more"]) == (3, 1)
+
+
+def test_a_request_is_forgotten_by_when_something_came_of_it() -> None:
+    """The first of two changes again: of what came before 25 only the second goes."""
+    now = iter([10, 20, 30])
+    kept = Requests(clock_ns=lambda: next(now))
+    kept.add([span(1, trace=1)])
+    kept.add([span(1, trace=2)])
+    kept.add([span(2, trace=1)])
+    kept.forget(25)
+    assert [int(one["trace"], 16) for one in decoded(kept.newest(9))] == [1]
+    assert kept.changed_ns == 30
