@@ -1,18 +1,11 @@
-"""What parts of the probe ask of each other where one must not know the other.
+"""What the recorder asks of whoever times the device, waits for it, or tells other tools.
 
 For type checkers alone: it never goes into a server.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .hooks import Patches
-    from .recorder import Recorder
-    from .ring import RingWriter
+from typing import Protocol
 
 
 class Boundaries(Protocol):
@@ -71,29 +64,3 @@ class CycleRanges(Protocol):
 
     def close(self) -> None:
         """Lets go of everything."""
-
-
-class Resident(Protocol):
-    """What is to be taken out of a server.
-
-    Attributes:
-        active: Its hooks do something.
-        ring: Where it writes.
-        recorder: What it writes with.
-        patches: The functions that it has wrapped.
-        info: What it says of itself, by name.
-        forget: Called last; removes its modules.
-    """
-
-    active: bool
-    ring: RingWriter
-    recorder: Recorder
-    patches: Patches
-    info: dict[str, Any]
-    forget: Callable[[], None]
-
-    def drain(self, time_ns: int) -> None:
-        """Takes in device times that have come; `time_ns` is CLOCK_MONOTONIC."""
-
-    def tell(self) -> None:
-        """Writes what it says of itself into the ring."""

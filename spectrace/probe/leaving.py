@@ -16,8 +16,37 @@ from .layout import QUIET_NS, RecordType, State, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any, Protocol
 
-    from .contracts import Resident
+    from .hooks import Patches
+    from .recorder import Recorder
+    from .ring import RingWriter
+
+    class Resident(Protocol):
+        """What is to be taken out of a server.
+
+        Attributes:
+            active: Its hooks do something.
+            ring: Where it writes.
+            recorder: What it writes with.
+            patches: The functions that it has wrapped.
+            info: What it says of itself, by name.
+            forget: Called last; removes its modules.
+        """
+
+        active: bool
+        ring: RingWriter
+        recorder: Recorder
+        patches: Patches
+        info: dict[str, Any]
+        forget: Callable[[], None]
+
+        def drain(self, time_ns: int) -> None:
+            """Takes in device times that have come; `time_ns` is CLOCK_MONOTONIC."""
+
+        def tell(self) -> None:
+            """Writes what it says of itself into the ring."""
+
 
 _FRAMES_TO_TEXT = 4  # of `leave_if_idle`, of `tracer.leave`, and two of the text that calls it
 
