@@ -108,7 +108,7 @@ def test_timing_modes_are_compared_without_a_device(loaded: Served) -> None:
     No cycle has another mode than its block on any rank, and every function is put back. Two ranks
     share the cores of a small machine: there may be too few cycles then to compare all three.
     """
-    enough = ("--cycles", "20", "--duration", "50s")
+    enough = ("--cycles", "20", "--duration", "40s")
     done = run("compare-timing", "--url", loaded.server.url, "--yes", "--json", *enough)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["comparison"]
