@@ -26,7 +26,7 @@ MAX_BATCH_SPANS = Settings().batch_spans
 """So many spans go into one request, unless the environment says otherwise."""
 
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_STUCK = 0.2  # and no more than this part is waited for one answer
+_STUCK = 0.15  # and no more than this part is waited for one answer
 _SLOWER = 2  # but so many times as long as the slowest answer took, where that is more
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 8.0

@@ -28,7 +28,7 @@ from spectrace_exporters._metrics_settings import GRPC, MetricsSettings, read_se
 
 _LOGGER = logging.getLogger("opentelemetry")
 _GRACE = 0.2  # this part of the time to close is left for what is under way to notice the end
-_STUCK = 0.5  # and no more than this part is waited for an answer
+_STUCK = 0.4  # and no more than this part is waited for an answer
 _SLOWER = 2  # but so many times as long as the slowest push took, where that is more
 _ENDED_S = 0.1
 _POLL_S = 0.02

@@ -217,7 +217,7 @@ def test_who_asks_for_a_long_pause_is_not_waited_for_at_the_end(protocol: str) -
 
 
 def test_who_answered_before_and_now_hangs_is_given_up_early() -> None:
-    """After a fifth of the time; what is under way counts as lost, what had arrived as sent."""
+    """After a part of the time; what is under way counts as lost, what had arrived as sent."""
     over = threading.Event()
 
     def behave(number: int) -> Answer:
@@ -237,7 +237,7 @@ def test_who_answered_before_and_now_hangs_is_given_up_early() -> None:
         took_s = time.monotonic() - began_s
         over.set()
     assert (stats.sent_spans, stats.lost_spans) == (SPANS, 9 * SPANS)
-    assert 3 < took_s < 12  # 4, and not 16
+    assert 2 < took_s < 12  # 3, and not 16
 
 
 def free_port() -> int:
