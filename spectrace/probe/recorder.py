@@ -48,7 +48,6 @@ _MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
 _CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
 _OFF = Mode.OFF
 _NO_SIZE = (0, 0, 0)
-_NO_MARKS: list[int] = []
 _START_NS = 4  # where it stands in `layout.CYCLE`
 _DRAFTING = (Ph.DRAFT, Ph.DRAFT_STEP)
 _ALWAYS_THERE = (Mode.OFF, Mode.HOST)
@@ -126,6 +125,7 @@ class Recorder:
         "_syncing",
         "_told",
         "_words",
+        "_write_bare",
         "boundaries",
         "health_checks",
         "hold",
@@ -156,6 +156,7 @@ class Recorder:
         self._fail = fail
         self._ring = ring
         self._words = ring.words
+        self._write_bare = ring.cycle  # without marks
         self._phases = bytearray(MAX_MARKS)
         self._stamps = [0] * MAX_MARKS
         self._interned: dict[str, int] = {}
@@ -196,7 +197,7 @@ class Recorder:
         self._kind = kind
         self._batch_size = batch_size
         self._size = _NO_SIZE
-        self._flags = self._graph = self.padded = self._lag_bits = self._count = self._own_ns = 0
+        self._flags = self._graph = self.padded = self._lag_bits = self._count = 0
         words, every = self._words, self._every
         if (
             words[_MODE] != self._control
@@ -215,7 +216,7 @@ class Recorder:
             self._stamps[0] = start_ns
             self._count = self._charged = 1
             self._begin_marks()
-        self._own_ns += now() - began_ns
+        self._own_ns = now() - began_ns
 
     def _keeps(self, number: int) -> bool:
         """Whether sampling, as it is asked for now, keeps the cycle `number`."""
@@ -472,7 +473,7 @@ class Recorder:
             marks = bytes(self._phases[:count]), self._stamps[:count]
             self._later.append((self._write_marked, (fields, *marks)))
         else:
-            self._later.append((self._ring.cycle, (fields, _NO_MARKS)))
+            self._later.append((self._write_bare, (fields,)))
         self._hold_back()
         if self._told:
             self._tell_end(number)
@@ -508,13 +509,11 @@ class Recorder:
     def _write_marked(self, fields: tuple[int, ...], phases: bytes, stamps: list[int]) -> None:
         """Writes a cycle of which these phases began at these times, in ns."""
         start_ns, shift = fields[_START_NS], fields[-1]
-        self._ring.cycle(
-            fields,
-            [
-                (stamp - start_ns >> shift) << 8 | phase
-                for phase, stamp in zip(phases, stamps)  # noqa: B905 - as many as there are
-            ],
-        )
+        marks = [
+            (stamp - start_ns >> shift) << 8 | phase
+            for phase, stamp in zip(phases, stamps)  # noqa: B905 - as many as there are
+        ]
+        self._ring.cycle(fields, tuple(marks))
 
     def _charge_marks(self, count: int) -> None:
         """Adds what the fast marks of this cycle take on average, or learns how much that is."""

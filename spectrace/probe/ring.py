@@ -150,7 +150,7 @@ class RingWriter:
         words[_RECORDS] = self._number
         self._number = (self._number + 1) & LOW_HALF
 
-    def cycle(self, fields: tuple[int, ...], marks: list[int]) -> None:
+    def cycle(self, fields: tuple[int, ...], marks: tuple[int, ...] = ()) -> None:
         """Writes a cycle record.
 
         Args:
@@ -159,7 +159,7 @@ class RingWriter:
         """
         pack, units = _CYCLE[len(marks)]
         head = (self._position, self._number, RecordType.CYCLE, units)
-        self._publish(pack(*head, *fields, *marks), units)
+        self._publish(pack(*(head + fields + marks)), units)
 
     def device(  # noqa: PLR0913, PLR0917 - what `timers.DeviceTimer` emits
         self,

@@ -342,7 +342,7 @@ class Tracer:
                 self._install(scheduler, batch)
                 time_ns = now()
             recorder = self.recorder
-            if recorder.pending:
+            if recorder.boundaries is not None and recorder.pending:
                 self.drain(time_ns)
             if recorder.ranges is not None and recorder.ranges.error:
                 self._note_end_of_ranges(recorder.ranges.error)

@@ -39,7 +39,7 @@ class Cost:
 def mark_cycle(recorder: Recorder, number: int) -> None:
     """One cycle of batch 1 as the hooks of a server make it, without its results."""
     began_ns = time.monotonic_ns()
-    if recorder.pending:
+    if recorder.boundaries is not None and recorder.pending:
         recorder.drain(began_ns)
     recorder.begin(began_ns, Kind.SPECULATIVE, 1, number)
     if recorder.timing:

@@ -63,7 +63,7 @@ def write_cycle(rings: list[RingWriter], number: int, start_ns: int) -> None:
     began = (Kind.SPECULATIVE, modes, 0, number, start_ns)
     sizes = (1, 1, 5, 1, 6, graphs, len(_HOST), 0)
     for ring in rings:
-        ring.cycle((*began, _CYCLE_NS, 30_000, *sizes), marks)
+        ring.cycle((*began, _CYCLE_NS, 30_000, *sizes), tuple(marks))
         ring.rows(number, (1, 100, 100, 0, 1), [1, 3, 4, 0])
         ring.device(number, start_ns + step_ns, 900, 0, bytes(_DEVICE), distances_ns)
 

@@ -98,7 +98,7 @@ def write_cycle(writer: RingWriter, number: int) -> None:
     times = (number * 1000, 1000, 5)
     modes = Mode.HOST | Mode.HOST << 4
     sizes = (1, 0, 0, 0, 0, 0)
-    writer.cycle((Kind.OTHER, modes, 0, number, *times, *sizes, 1, 0), [Ph.RESOLVE])
+    writer.cycle((Kind.OTHER, modes, 0, number, *times, *sizes, 1, 0), (Ph.RESOLVE,))
 
 
 @pytest.fixture
