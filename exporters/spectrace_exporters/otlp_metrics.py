@@ -29,6 +29,7 @@ from spectrace_exporters._metrics_settings import GRPC, MetricsSettings, read_se
 _LOGGER = logging.getLogger("opentelemetry")
 _GRACE = 0.2  # this part of the time to close is left for what is under way to notice the end
 _STUCK = 0.4  # and no more than this part is waited for an answer
+_FIRST = 0.6  # nor this part where it is the first: names and connections take their time
 _SLOWER = 2  # but so many times as long as the slowest push took, where that is more
 _ENDED_S = 0.1
 _POLL_S = 0.02
@@ -104,7 +105,7 @@ class OtlpMetrics:
         self._stats = PushStats(is_current=bool(settings.off))
         self._lock = threading.Lock()
         self._is_over = bool(settings.off)
-        self._is_pushing = False
+        self._is_pushing = self._has_tried = False
         self._slowest_s = 0.0  # of the pushes that arrived
         self._closing = threading.Event()
         self._troubled = threading.Event()
@@ -125,7 +126,8 @@ class OtlpMetrics:
         once, and where no answer comes as fast as before it is given up earlier.
         """
         if not self._is_over:
-            patience_s = max(timeout_s * _STUCK, _SLOWER * self._slowest_s)
+            part = _STUCK if self._has_tried else _FIRST
+            patience_s = max(timeout_s * part, _SLOWER * self._slowest_s)
             until_s = time.monotonic() + min(patience_s, timeout_s * (1 - _GRACE))
             with self._lock:
                 if not self._is_pushing:  # one under way that has failed before is not waited for
@@ -162,7 +164,7 @@ class OtlpMetrics:
 
     def _push(self) -> None:
         with self._lock:
-            self._is_pushing = True
+            self._is_pushing = self._has_tried = True
             self._troubled.clear()
         try:
             began_s = time.monotonic()

@@ -72,7 +72,7 @@ def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
         for mode, phase in compared
         if reference is not None
     )
-    runs_ahead = _mostly(sample.runs_ahead for sample in table.samples)
+    runs_ahead = _mostly(sample.runs_ahead for sample in table.samples if sample.host)
     return Comparison(
         confidence=confidence,
         claims=claims,

@@ -292,8 +292,8 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
                 "timed, and this spectrace could only read along: end that one, or add "
                 "--take-control."
             )
-        timing = TimingRun(session, _switcher(run), wish, progress, stop)
-        with _as_it_was(run, shared=facts.readers > 1):
+        timing = TimingRun(session, _switcher(session), wish, progress, stop)
+        with _as_it_was(session):
             try:
                 glance = timing.look()
                 if glance is not None:
@@ -328,25 +328,33 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     return result, _KEPT_THE_PROBE if kept else 0
 
 
-def _switcher(run: Run) -> Callable[[TimingMode, Callable[[float], None]], list[Switch]]:
+def _switcher(
+    session: TraceSession,
+) -> Callable[[TimingMode, Callable[[float], None]], list[Switch]]:
     """What asks the ranks for another mode; that this spectrace controls them is known."""
 
     def switch(mode: TimingMode, sleep: Callable[[float], None]) -> list[Switch]:
-        return modes.switch(run, mode, sleep, take_control=True)
+        return modes.switch(session.run, mode, sleep, take_control=True)  # late ranks too
 
     return switch
 
 
 @contextmanager
-def _as_it_was(run: Run, *, shared: bool) -> Iterator[None]:
-    """Has the server timed as before at the end, where others read on; else the probe leaves."""
-    before = modes.asked_of(run) if shared else None
+def _as_it_was(session: TraceSession) -> Iterator[None]:
+    """Has the server timed as before at the end, where others read on; else the probe leaves.
+
+    They may have come meanwhile. Where somebody has taken control they time it as they like.
+    """
+    before = None
+    with suppress(SpectraceError):  # it has ended at once
+        before = modes.asked_of(session.run)
     try:
         yield
     finally:
-        if before is not None:
+        facts = session.facts()
+        if before is not None and facts.controls and facts.readers > 1:
             with suppress(SpectraceError):  # the probe has been taken out meanwhile
-                modes.switch(run, before, take_control=True)
+                modes.switch(session.run, before, take_control=True)
 
 
 def _agreed(sync: Sync, glance: Glance, timing: TimingRun, progress: _Closing, stop: Stop) -> bool:

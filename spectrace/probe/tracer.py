@@ -137,7 +137,8 @@ class Tracer:
         try:
             fail = leaving.fail
         except Exception:  # noqa: BLE001 - nothing may reach the server
-            self.active = False  # its code cannot be had: what stands there does nothing any more
+            # Its code cannot be had: what stands there does nothing any more.
+            self.active = self.recorder.open = self.recorder.timing = False
             return
         fail(self, error)
 
@@ -512,8 +513,8 @@ def _load_of(scheduler: Any) -> tuple[int, int]:
     queued = getattr(scheduler, engine.QUEUED, None)
     running = getattr(getattr(scheduler, engine.RUNNING, None), "reqs", None)
     return (
-        UNKNOWN if queued is None else len(queued),
-        UNKNOWN if running is None else len(running),
+        UNKNOWN if queued is None else min(len(queued), UNKNOWN - 1),
+        UNKNOWN if running is None else min(len(running), UNKNOWN - 1),
     )
 
 

@@ -73,6 +73,8 @@ class SliceWriter:
                 )
             self._next_file = max(self._next_file, int(number[1]) + 1)
             self.shelf.take_in(path, _name(path), read_only=False)
+            held = self.shelf.slices[-1]  # what a clock that runs ahead says is not the time
+            held.newest_ns = min(held.newest_ns, self._clock_ns())
 
     def put_run(self, run: Run) -> None:
         """Remembers a run; it is written down with the next cycles, or at `write_runs`."""

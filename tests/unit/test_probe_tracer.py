@@ -344,6 +344,8 @@ def test_a_probe_that_cannot_even_leave_does_nothing_any_more(
     batch = Batch([Request("a")])
     traced.scheduler.step(batch)
     assert not traced.tracer.active
+    assert not traced.tracer.recorder.open
+    assert not traced.tracer.recorder.timing
     cycles = traced.ring.words[Word.CYCLES]
     traced.scheduler.step(batch)
     traced.scheduler.on_idle()

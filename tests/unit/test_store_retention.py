@@ -92,6 +92,9 @@ def test_a_clock_that_runs_ahead_drops_nobody_elses_cycles(tmp_path: Path) -> No
         store.add([ahead])
         assert store.cycles(RUN_A) == [cycle_of(1)]
         assert store.cycles(RUN_A, group="DP1") == [ahead]
+    with open_store(tmp_path, retain_s=1e9, slice_s=1) as store:  # nor when it is opened again
+        store.add([cycle_of(2)])
+        assert store.cycles(RUN_A) == [cycle_of(2), cycle_of(1)]
 
 
 def test_a_minute_of_cycles_holds_the_disk_flat(tmp_path: Path) -> None:
