@@ -35,8 +35,8 @@ class Aged(Protocol):
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How much is kept.
 
-    A cycle is kept for at least `retain_ns`, counted back from the newest cycle, unless the
-    size forbids it, and for at most `retain_ns` + `slice_ns`.
+    A cycle is kept for at least `retain_ns`, counted back from the newest cycle or span of
+    others, unless the size forbids it, and for at most `retain_ns` + `slice_ns`.
 
     Attributes:
         retain_ns: Age in ns.

@@ -39,7 +39,8 @@ class CycleStore(ShelfReads):
     Args:
         directory: Made if need be, mode 0700; otherwise empty or left by another store,
             whose cycles are then here.
-        retain_s: Age in s up to which cycles are kept, counted from the newest cycle.
+        retain_s: Age in s up to which cycles are kept, counted from the newest cycle or
+            span of others.
         max_bytes: Size of all files; the oldest cycles go first.
         slice_s: Time in s that one file covers; a tenth of `retain_s` if not given.
         clock_ns: UNIX time in ns.
