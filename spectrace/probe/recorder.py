@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from .request_spans import RequestSpans
     from .ring import RingWriter
 
-_UINT8 = 0xFF
 _FLAG_BITS = 8
+_FLAGS = 0xFF
+_ASKED_SHIFT = 4  # of the mode that was asked for, above the one that is taken
 _LONGEST_ID = 1024  # characters
 _MAX_INTERNED = 4096  # names kept at a time; past that all are sent again
-_MEASURE_EVERY = 16  # cycles; a power of 2
 # Between two cycles the server's own work drives our code and data out of the processor's
 # caches: written one by one, a record takes five times as long as the next one right behind it.
 HOLD = 16  # records, of eight cycles with their results
@@ -48,6 +48,7 @@ _MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
 _CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
 _OFF = Mode.OFF
 _NO_SIZE = (0, 0, 0)
+_NO_LOAD = (-1, -1)
 _START_NS = 4  # where it stands in `layout.CYCLE`
 _DRAFTING = (Ph.DRAFT, Ph.DRAFT_STEP)
 _ALWAYS_THERE = (Mode.OFF, Mode.HOST)
@@ -60,8 +61,7 @@ class Recorder:
     touch. All state is of fixed size. `timing` is what the hooks ask before anything else:
     a cycle runs and its phases are wanted.
 
-    What the probe itself takes is measured, but for the marks of most cycles in mode `host`:
-    of those only every 16th cycle's are, and their mean stands for the others.
+    What the probe itself takes is measured, from the first instruction to the last.
 
     Whole cycles and their results are held back, up to `hold` records, and written one after
     the other: `flush` writes them at once, `flush_if_due` when it is time.
@@ -84,13 +84,13 @@ class Recorder:
         number: Of the running cycle.
         open: A cycle runs.
         timing: Its phases are wanted.
+        own_ns: What the probe has taken in the running cycle; whoever works for it adds to it
+            (a call would cost microseconds: its code is in no cache).
         padded: The batch size that the graphs of the running cycle were made for, 0 unknown.
     """
 
     __slots__ = (
-        "_asked",
         "_batch_size",
-        "_charged",
         "_control",
         "_count",
         "_cycles",
@@ -107,12 +107,9 @@ class Recorder:
         "_last_number",
         "_late",
         "_later",
-        "_mark_ns",
-        "_measured",
-        "_measured_ns",
         "_mode",
+        "_modes",
         "_on_device",
-        "_own_ns",
         "_phases",
         "_probe_ns",
         "_ring",
@@ -131,6 +128,7 @@ class Recorder:
         "hold",
         "number",
         "open",
+        "own_ns",
         "padded",
         "ranges",
         "spans",
@@ -161,9 +159,9 @@ class Recorder:
         self._stamps = [0] * MAX_MARKS
         self._interned: dict[str, int] = {}
         self._last_interned = self._joins = 0
-        self._cycles = self._probe_ns = self._mark_ns = 0
+        self._cycles = self._probe_ns = 0
         self._control = -1
-        self._mode = self._asked = Mode.OFF
+        self._mode = self._modes = Mode.OFF
         self._syncing = self._on_device = self._slow = self._told = self._late = False
         self._every = 0
         self._skipped: skipped.Skipped | None = None  # until it samples
@@ -171,8 +169,7 @@ class Recorder:
         self._held_ns = 0  # when the cycle began that was first to be held back, 0 for none
         self._last_number = self.number = 0
         self._start_ns = self._kind = self._batch_size = self._flags = self._graph = 0
-        self._lag_bits = self._count = self._charged = self._own_ns = self.padded = 0
-        self._measured = self._measured_ns = 0
+        self._lag_bits = self._count = self.own_ns = self.padded = 0
         self._size = _NO_SIZE
         self.open = self.timing = self._skipping = False
 
@@ -214,9 +211,12 @@ class Recorder:
         if timing:
             self._phases[0] = Ph.RESOLVE
             self._stamps[0] = start_ns
-            self._count = self._charged = 1
-            self._begin_marks()
-        self._own_ns = now() - began_ns
+            self._count = 1
+            extras = self._on_device or self.ranges is not None
+            self._slow = extras or self._syncing
+            if extras:
+                self._tell_begin()
+        self.own_ns = now() - began_ns
 
     def _keeps(self, number: int) -> bool:
         """Whether sampling, as it is asked for now, keeps the cycle `number`."""
@@ -262,20 +262,16 @@ class Recorder:
         if from_cycle and self.number > from_cycle:
             self._late = True
         self._control = control
-        self._asked = mode
         self._on_device = mode == Mode.DEVICE and self.boundaries is not None
         self._syncing = mode == Mode.SYNC and self.sync is not None
         there = self._on_device or self._syncing or mode in _ALWAYS_THERE
-        self._mode = self._words[Word.MODE_ACTIVE] = mode if there else Mode.HOST
+        self._modes = mode << _ASKED_SHIFT
+        self._take_mode(mode if there else Mode.HOST)
 
-    def _begin_marks(self) -> None:
-        """Chooses how marks are taken in this cycle, and tells who else wants to know."""
-        extras = self._on_device or self.ranges is not None
-        measured = not self.number & (_MEASURE_EVERY - 1) or not self._mark_ns
-        self._slow = extras or measured or self._syncing
-        self._measured = self._measured_ns = 0
-        if extras:
-            self._tell_begin()
+    def _take_mode(self, mode: int) -> None:
+        """Times in `mode` from now on, whatever is asked for."""
+        self._mode = self._words[Word.MODE_ACTIVE] = mode
+        self._modes = self._modes >> _ASKED_SHIFT << _ASKED_SHIFT | mode
 
     def _tell_begin(self) -> None:
         self._told = True
@@ -296,42 +292,38 @@ class Recorder:
 
     def mark(self, phase: int) -> None:
         """Begins `phase` now; the phase before it ends."""
+        time_ns = now()
         if self._slow:
-            self._mark_slowly(phase)
+            self._mark_slowly(phase, time_ns)
             return
-        count = self._count
-        if count < MAX_MARKS:
-            self._stamps[count] = now()
-            self._phases[count] = phase
-            self._count = count + 1
-        else:
-            self._flags |= CycleFlag.MARKS_DROPPED
-
-    def _mark_slowly(self, phase: int) -> None:
-        """As `mark`, with what it takes measured, and everybody told who wants to know.
-
-        It stores by itself: a further call, its code out of all caches, would be measured too.
-        """
-        began_ns = time_ns = now()
-        if self._syncing:
-            time_ns = self._synchronized(time_ns)
         count = self._count
         if count < MAX_MARKS:
             self._stamps[count] = time_ns
             self._phases[count] = phase
             self._count = count + 1
-            self._charged += 1
+        else:
+            self._flags |= CycleFlag.MARKS_DROPPED
+        self.own_ns += now() - time_ns
+
+    def _mark_slowly(self, phase: int, began_ns: int) -> None:
+        """As `mark`, at `began_ns`, after the device where it is to be waited for; all are told.
+
+        It stores by itself: a further call, its code out of all caches, would cost more.
+        """
+        time_ns = self._synchronized(began_ns) if self._syncing else began_ns
+        count = self._count
+        if count < MAX_MARKS:
+            self._stamps[count] = time_ns
+            self._phases[count] = phase
+            self._count = count + 1
         else:
             self._flags |= CycleFlag.MARKS_DROPPED
         if self._told:
             self._tell_mark(phase)
-        took_ns = now() - began_ns
-        self._own_ns += took_ns
-        self._measured_ns += took_ns
-        self._measured += 1
+        self.own_ns += now() - began_ns
 
     def mark_stamped(self, phase: int) -> int:
-        """As `mark`; what it takes is left to `charge_since`.
+        """As `mark`; what it takes is left to the caller, see `own_ns`.
 
         Returns:
             CLOCK_MONOTONIC in ns at which the phase begins.
@@ -342,7 +334,6 @@ class Recorder:
             self._stamps[count] = time_ns
             self._phases[count] = phase
             self._count = count + 1
-            self._charged += 1
         else:
             self._flags |= CycleFlag.MARKS_DROPPED
         if self._told:
@@ -356,7 +347,7 @@ class Recorder:
                 self.sync.before()
                 if self.sync.failed:  # from now on it is the host's clock, and records say so
                     self._syncing = False
-                    self._mode = self._words[Word.MODE_ACTIVE] = Mode.HOST
+                    self._take_mode(Mode.HOST)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self._broke(error)
             return time_ns
@@ -425,19 +416,13 @@ class Recorder:
         """The server's own code raised within the cycle."""
         self._flags |= CycleFlag.RAISED
 
-    def charge_since(self, since_ns: int) -> None:
-        """Adds the time since `since_ns` to what the probe itself took in this cycle."""
-        self._own_ns += now() - since_ns
-
     def end(self, end_ns: int, flags: int = 0) -> None:
         """Ends the running cycle at `end_ns`, or counts it where it is skipped."""
         self.open = self.timing = False
         number = self._last_number = self.number
         count = self._count
-        if count:
-            self._charge_marks(count)
         self._cycles += 1
-        self._probe_ns += self._own_ns
+        self._probe_ns += self.own_ns
         start_ns = self._start_ns
         length = end_ns - start_ns
         if self._skipping and self._skipped is not None:
@@ -451,20 +436,19 @@ class Recorder:
             shift = length.bit_length() - MARK_DISTANCE_BITS
             length >>= length_shift(shift)
         steps, topk, draft_tokens = self._size
-        batch_size, padded = self._batch_size, self.padded
         fields = (
             self._kind,
-            self._mode | self._asked << 4,
+            self._modes,
             self._flags | flags,
             number,
             start_ns,
             length,
-            self._own_ns & LOW_HALF,
-            batch_size if batch_size < UNKNOWN else UNKNOWN,
-            padded if padded < UNKNOWN else UNKNOWN,
-            steps if steps < _UINT8 else _UINT8,
-            topk if topk < _UINT8 else _UINT8,
-            draft_tokens if draft_tokens < UNKNOWN else UNKNOWN,
+            self.own_ns,
+            self._batch_size,
+            self.padded,
+            steps,
+            topk,
+            draft_tokens,
             self._graph,
             count,
             shift,
@@ -474,7 +458,10 @@ class Recorder:
             self._later.append((self._write_marked, (fields, *marks)))
         else:
             self._later.append((self._write_bare, (fields,)))
-        self._hold_back()
+        if not self._held_ns:  # as `_hold_back`; a call would cost more
+            self._held_ns = start_ns
+        if len(self._later) >= self.hold:
+            self.flush()
         if self._told:
             self._tell_end(number)
 
@@ -514,14 +501,6 @@ class Recorder:
             for phase, stamp in zip(phases, stamps)  # noqa: B905 - as many as there are
         ]
         self._ring.cycle(fields, tuple(marks))
-
-    def _charge_marks(self, count: int) -> None:
-        """Adds what the fast marks of this cycle take on average, or learns how much that is."""
-        fast = count - self._charged
-        if fast:
-            self._own_ns += fast * self._mark_ns
-        elif self._measured and not self._told and not self._syncing:
-            self._mark_ns = self._measured_ns // self._measured
 
     def _tell_end(self, number: int) -> None:
         self._told = False
@@ -565,7 +544,7 @@ class Recorder:
         self.boundaries = None
         self._on_device = False
         if self._mode == Mode.DEVICE:
-            self._mode = self._words[Word.MODE_ACTIVE] = Mode.HOST
+            self._take_mode(Mode.HOST)
 
     def intern(self, request_id: str) -> int:
         """The number that stands for `request_id`, sent to the readers once, times 256 + flags.
@@ -588,7 +567,7 @@ class Recorder:
         number: int,
         rows: Sequence[tuple[str, int | None, int, bool]],
         context: tuple[int, int] = (UNKNOWN_LENGTH, UNKNOWN_LENGTH),
-        load: tuple[int, int] = (UNKNOWN, UNKNOWN),
+        load: tuple[int, int] = _NO_LOAD,
     ) -> None:
         """Writes what cycle `number` brought each request.
 
@@ -596,12 +575,16 @@ class Recorder:
             number: The cycle.
             rows: Request id, correct drafts or None, output tokens, overshoot.
             context: Tokens of the requests before this cycle, their sum and the greatest.
-            load: Requests queued and running.
+            load: Requests queued and running, -1 where that is not known.
         """
         if self._skipped is not None and self._every > 1 and number % self._every:
             self._skipped.add_results(rows)
-        else:
-            self._put_off(self._write_results, (number, rows, context, load))
+            return
+        self._later.append((self._write_results, (number, rows, context, load)))
+        if not self._held_ns:
+            self._held_ns = self._start_ns
+        if len(self._later) >= self.hold:
+            self.flush()
 
     def _write_results(
         self,
@@ -619,7 +602,7 @@ class Recorder:
                 entry >> _FLAG_BITS,
                 UNKNOWN if correct is None else correct if correct < UNKNOWN else UNKNOWN - 1,
                 tokens if tokens < UNKNOWN else UNKNOWN,
-                entry & _UINT8 | RowFlag.OVERSHOOT if overshoot else entry & _UINT8,
+                entry & _FLAGS | RowFlag.OVERSHOOT if overshoot else entry & _FLAGS,
             )
         total, longest = context
         queued, running = load
@@ -628,8 +611,8 @@ class Recorder:
             size if size < UNKNOWN else UNKNOWN,
             total if total < UNKNOWN_LENGTH else UNKNOWN_LENGTH,
             longest if longest < UNKNOWN_LENGTH else UNKNOWN_LENGTH,
-            queued if queued < UNKNOWN else UNKNOWN,
-            running if running < UNKNOWN else UNKNOWN,
+            UNKNOWN if queued < 0 else min(queued, UNKNOWN - 1),
+            UNKNOWN if running < 0 else min(running, UNKNOWN - 1),
         )
         self._ring.rows(number, batch, values)
 

@@ -74,6 +74,12 @@ _seal = SEAL.pack
 _VALUES_PER_ROW = len(ROW.unpack(bytes(ROW.size)))
 
 
+def _fitting(fields: tuple[int, ...]) -> tuple[int, ...]:
+    """The fields of a cycle, each at most what its place holds."""
+    most = [(1 << 8 * struct.calcsize(letter)) - 1 for letter in CYCLE.format[1:]]
+    return tuple(max(0, min(pair)) for pair in zip(fields, most))  # noqa: B905 - as many
+
+
 class RingWriter:
     """The one writer of a ring.
 
@@ -154,12 +160,16 @@ class RingWriter:
         """Writes a cycle record.
 
         Args:
-            fields: As in `layout.CYCLE`.
+            fields: As in `layout.CYCLE`; what does not fit there is written as the most that does.
             marks: As many as `fields` says, `layout.MAX_MARKS` at most.
         """
         pack, units = _CYCLE[len(marks)]
         head = (self._position, self._number, RecordType.CYCLE, units)
-        self._publish(pack(*(head + fields + marks)), units)
+        try:
+            record = pack(*(head + fields + marks))
+        except struct.error:  # so rare that each cycle need not be looked at
+            record = pack(*(head + _fitting(fields) + marks))
+        self._publish(record, units)
 
     def device(  # noqa: PLR0913, PLR0917 - what `timers.DeviceTimer` emits
         self,

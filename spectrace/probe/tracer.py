@@ -22,9 +22,9 @@ from .hooks import (
     with_result,
 )
 from .layout import (
+    ABANDONED_NS,
     NO_TOOL,
     TOOL_VARIABLES,
-    UNKNOWN,
     CycleFlag,
     Graph,
     Kind,
@@ -42,12 +42,16 @@ if TYPE_CHECKING:
 
 Function = Any
 _IDLE_CALLS_BETWEEN_CLOCKS = 64  # the idle call comes more than 10,000 times a second
-_COMMAND, _IDLE_CALLS = Word.COMMAND, Word.IDLE_CALLS  # looked at whenever it idles
+# Looked at with every cycle or idle call.
+_COMMAND, _HEARTBEAT_NS, _IDLE_CALLS = Word.COMMAND, Word.HEARTBEAT_NS, Word.IDLE_CALLS
+_CYCLE_COUNT, _RAN_AS_GRAPH = engine.CYCLE_COUNT, engine.RAN_AS_GRAPH
+_FINISHED_LENGTH, _QUEUED, _RUNNING = engine.FINISHED_LENGTH, engine.QUEUED, engine.RUNNING
 _DRAIN_EVERY_NS = 1_000_000  # while idle
 # Requests of a batch with the length of their output and whether they had ended, the sum and
-# the greatest of their lengths; and with the number of their cycle before them.
-_Looked = tuple[list[tuple[Any, int, bool]], tuple[int, int]]
-_Before = tuple[int, list[tuple[Any, int, bool]], tuple[int, int]]
+# the greatest of their lengths, how many requests wait and run; and all that with the number of
+# their cycle before it.
+_Looked = tuple[list[tuple[Any, int, bool]], tuple[int, int], tuple[int, int]]
+_Before = tuple[int, list[tuple[Any, int, bool]], tuple[int, int], tuple[int, int]]
 _Start = tuple[Any, Any]  # where places begin: the scheduler, the worker
 
 
@@ -73,6 +77,7 @@ class Tracer:
 
     def __init__(self, ring: RingWriter, forget: Callable[[], None]) -> None:
         self.ring = ring
+        self._words = ring.words
         self.forget = forget
         self.recorder = Recorder(ring, fail=self.fail)
         self.recorder.hold = 2 * HOLD
@@ -319,11 +324,11 @@ class Tracer:
             if self._older is None:
                 recorder.number = batch.forward_iter
             else:
-                count = getattr(scheduler, engine.CYCLE_COUNT)
+                count = getattr(scheduler, _CYCLE_COUNT)
                 recorder.number = self._older.ran(result, batch, count)
             if not recorder.timing and recorder.kind == Kind.SPECULATIVE and self._sized:
                 self._note_sizes((_worker_of(scheduler),))
-            as_graph = getattr(result, engine.RAN_AS_GRAPH, None)
+            as_graph = getattr(result, _RAN_AS_GRAPH, None)
             if as_graph:
                 recorder.ran(Graph.VERIFY, Graph.GRAPH)
                 padded = _follow(scheduler, self._padded) if self._padded else None
@@ -332,11 +337,13 @@ class Tracer:
                 recorder.ran(Graph.VERIFY, Graph.EAGER)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
-        recorder.charge_since(began_ns)
+        recorder.own_ns += now() - began_ns
 
     def _before_run(self, scheduler: Any, batch: Any, time_ns: int) -> None:
         try:
-            if not self.ring.is_wanted(time_ns):
+            words = self._words
+            looks_unwanted = words[_COMMAND] or time_ns - words[_HEARTBEAT_NS] > ABANDONED_NS
+            if looks_unwanted and not self.ring.is_wanted(time_ns):
                 leaving.finish(self, time_ns)
                 return
             if not self._worker_known:
@@ -349,10 +356,10 @@ class Tracer:
                 self._note_end_of_ranges(recorder.ranges.error)
             # By the value: hashing an enum's member runs Python.
             kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
-            number = getattr(scheduler, engine.CYCLE_COUNT, -1) + 1
+            number = getattr(scheduler, _CYCLE_COUNT, -1) + 1
             recorder.begin(time_ns, kind, len(batch.reqs), number)
             if self._older is not None and self._older.is_early:
-                self._older.look(batch.reqs, _look(batch.reqs))
+                self._older.look(batch.reqs, _look(scheduler, batch.reqs))
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
         except BaseException:
@@ -379,15 +386,15 @@ class Tracer:
         def process_batch_result(
             scheduler: Any, batch: Any, result: Any, *args: Any, **kwargs: Any
         ) -> Any:
-            before = self._before_results(batch, result) if self.active else None
+            before = self._before_results(scheduler, batch, result) if self.active else None
             value = original(scheduler, batch, result, *args, **kwargs)
             if before is not None and self.active:
-                self._after_results(scheduler, result, before)
+                self._after_results(result, before)
             return value
 
         return process_batch_result
 
-    def _before_results(self, batch: Any, result: Any) -> _Before | None:
+    def _before_results(self, scheduler: Any, batch: Any, result: Any) -> _Before | None:
         recorder = self.recorder
         older_one = self._older
         if result is None or not self._installed:  # what old overlap schedulers begin with
@@ -403,9 +410,9 @@ class Tracer:
             if older_one is not None and older_one.early is not None:
                 looked, older_one.early = older_one.early, None
             else:
-                looked = _look(batch.reqs)
+                looked = _look(scheduler, batch.reqs)
             recorder.flush_if_due(since)  # here the host would wait for the device
-            recorder.charge_since(since)
+            recorder.own_ns += now() - since
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
             return None
@@ -420,9 +427,9 @@ class Tracer:
             faults.pass_on(error)
             self.recorder.spans = None
 
-    def _after_results(self, scheduler: Any, result: Any, before: _Before) -> None:
+    def _after_results(self, result: Any, before: _Before) -> None:
         recorder = self.recorder
-        number, requests, context = before
+        number, requests, context, load = before
         try:
             since = recorder.mark_stamped(Ph.SCHEDULE) if recorder.timing else now()
             if self._older is None:
@@ -433,21 +440,17 @@ class Tracer:
                 correct = (None,) * len(requests)
             if recorder.spans is not None:
                 self._look_at_spans(requests)
-            recorder.results(
-                number,
-                [
-                    (
-                        request.rid,
-                        drafts,
-                        0 if ended else max(0, _output_length(request) - length),
-                        ended,
-                    )
-                    for (request, length, ended), drafts in zip(requests, correct)  # noqa: B905 - same length, and strict= costs
-                ],
-                context,
-                _load_of(scheduler),
-            )
-            recorder.charge_since(since)
+            rows = []
+            # No comprehension and no function of its own: their code would be in no cache either.
+            for (request, length, ended), drafts in zip(requests, correct):  # noqa: B905 - same length, and strict= costs
+                if ended:
+                    tokens = 0
+                else:
+                    kept = getattr(request, _FINISHED_LENGTH, None)  # without what follows its end
+                    tokens = (len(request.output_ids) if kept is None else kept) - length
+                rows.append((request.rid, drafts, tokens if tokens > 0 else 0, ended))
+            recorder.results(number, rows, context, load)
+            recorder.own_ns += now() - since
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
             self.fail(error)
 
@@ -494,8 +497,11 @@ def leave() -> None:
         leaving.leave_if_idle(armed)
 
 
-def _look(reqs: Any) -> _Looked:
-    """What the requests of a batch have, and whether they had ended."""
+def _look(scheduler: Any, reqs: Any) -> _Looked:
+    """What the requests of a batch have, whether they had ended, and the scheduler's load.
+
+    Of the load as much as the scheduler shows.
+    """
     before = []
     total = longest = 0
     for request in reqs:
@@ -504,24 +510,12 @@ def _look(reqs: Any) -> _Looked:
         before.append((request, length, ended))
         context = length + len(request.origin_input_ids)
         total += context
-        longest = max(longest, context)
-    return before, (total, longest)
-
-
-def _load_of(scheduler: Any) -> tuple[int, int]:
-    """Requests that wait and that run, as far as the scheduler shows them."""
-    queued = getattr(scheduler, engine.QUEUED, None)
-    running = getattr(getattr(scheduler, engine.RUNNING, None), "reqs", None)
-    return (
-        UNKNOWN if queued is None else min(len(queued), UNKNOWN - 1),
-        UNKNOWN if running is None else min(len(running), UNKNOWN - 1),
-    )
-
-
-def _output_length(request: Any) -> int:
-    """Tokens of a request's output, without what came behind its end."""
-    length = getattr(request, engine.FINISHED_LENGTH, None)
-    return len(request.output_ids) if length is None else length
+        if context > longest:  # noqa: PLR1730 - max() costs
+            longest = context
+    queued = getattr(scheduler, _QUEUED, None)
+    running = getattr(getattr(scheduler, _RUNNING, None), "reqs", None)
+    load = (-1 if queued is None else len(queued), -1 if running is None else len(running))
+    return before, (total, longest), load
 
 
 def _first_of(kind: type, names: tuple[str, ...]) -> str:

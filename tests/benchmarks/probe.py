@@ -7,12 +7,13 @@ listens), `results_us` (the counts of one request), `loop_us` and `loop_asleep_u
 `spectrace.loop` with four phases); with `_p99_us` beside the first three; `bytes_per_cycle`;
 `syncs` (of the device, in all modes but `sync`).
 
-On the real server, by the probe's own counter, `server_us_batch1` and `server_us_batch4`. Then
+On the real server, whose scheduler has a core of its own, by the probe's own counter
+`server_us_batch1` and `server_us_batch4`, medians, with the means as `server_mean_us_…`. Then
 `throughput_ratio`, `p99_ratio` and `median_ratio` with `_low` and `_high`: `host` relative to
 `off`, alternating every 50 cycles by cycle number, like batch sizes compared. `untraced_ratio`: the
 throughput of the same requests with the tracer relative to none, in interleaved blocks. The
-intervals are of 95 %; one that is wider than ± 1 % cannot tell, and the run goes on until it
-can or `--seconds` have passed. What could not be measured is None, and `reasons` says why.
+intervals are of 95 %; one that is wider than ± 1 % cannot tell, and the run goes on until it can or
+`--seconds` have passed. What could not be measured is None, and `reasons` says why.
 """
 
 from __future__ import annotations
@@ -171,9 +172,10 @@ def nvtx_costs() -> Found:
 def server_costs(limits: Limits, probe_s: float) -> Found:
     """Everything that a real server under load is needed for."""
     found: Found = {}
-    with CpuServer(ServerOptions()) as server:
+    with CpuServer(ServerOptions()) as server, server_cost.apart(server):
         for batch in (1, 4):
-            found[f"server_us_batch{batch}"] = server_cost.probe_us(server, batch, probe_s)
+            middle, mean = server_cost.probe_us(server, batch, probe_s)
+            found |= {f"server_us_batch{batch}": middle, f"server_mean_us_batch{batch}": mean}
         alternation = server_cost.alternate(server, limits, say)
         found["compared_cycles"] = alternation.cycles
         found |= as_fields("throughput_ratio", alternation.throughput)
@@ -202,6 +204,8 @@ FIELDS = {
     "server": (
         "server_us_batch1",
         "server_us_batch4",
+        "server_mean_us_batch1",
+        "server_mean_us_batch4",
         *(
             f"{name}{end}"
             for name in ("throughput_ratio", "p99_ratio", "median_ratio", "untraced_ratio")

@@ -23,6 +23,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout, own_ring
 from spectrace.probe import ring as probe_ring
+from spectrace.probe import tracer as probe_tracer
 from spectrace.probe.engines import sglang as engine
 from spectrace.probe.layout import State, Word
 from tests.helpers import simulated_scheduler as simulated
@@ -148,6 +149,7 @@ def test_it_sleeps_again_without_a_reader_and_keeps_its_file(
     attached = sleeping.join()
     sleeping.step()
     monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(probe_tracer, "ABANDONED_NS", 1_000_000)
     monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
     view = RingView(sleeping.path)
     view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - layout.QUIET_NS - 1)

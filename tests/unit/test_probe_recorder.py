@@ -563,3 +563,19 @@ def test_counts_beyond_sixteen_bits_are_the_most_that_fits(
     recorder.results(1, [("a", 70_000, 70_000, False)])
     rows = [record for record in decoded(ring_path) if isinstance(record, RowsRecord)]
     assert (rows[0].rows[0].correct_drafts, rows[0].rows[0].output_tokens) == (65_534, 65_535)
+
+
+def test_sizes_beyond_their_places_are_the_most_that_fits(
+    recorder: Recorder, ring_path: Path
+) -> None:
+    """A cycle with absurd sizes, in which the probe took long, is written like any other."""
+    recorder.begin(100, Kind.DECODE, 70_000, 7)
+    recorder.speculate(300, 400, 70_000)
+    recorder.own_ns += 5_000_000_000
+    recorder.padded = 80_000
+    recorder.end(400)
+    (record,) = cycles_in(ring_path)
+    assert (record.number, record.length_ns, record.probe_ns) == (7, 300, 2**32 - 1)
+    assert (record.batch_size, record.padded_batch) == (65_535, 65_535)
+    assert (record.steps, record.topk, record.draft_tokens) == (255, 255, 65_535)
+    assert record.marks == ((Ph.RESOLVE, 0, 0),)

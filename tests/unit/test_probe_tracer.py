@@ -188,6 +188,7 @@ def test_an_abandoned_probe_leaves_and_removes_its_file(
     traced.view._map[layout.PATH_OFFSET : layout.PATH_OFFSET + len(path)] = path
     traced.scheduler.step(Batch([Request("a")]))
     monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
+    monkeypatch.setattr(tracer, "ABANDONED_NS", 1_000_000)
     monkeypatch.setattr(probe_ring, "QUIET_NS", 0)
     monkeypatch.setattr(leaving, "QUIET_NS", 1_000_000)
     traced.view.set_word(Word.HEARTBEAT_NS, time.monotonic_ns() - 2_000_000)
