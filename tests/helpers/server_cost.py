@@ -34,10 +34,10 @@ POLL_S = 0.05
 BLOCK_CYCLES = 50
 LEAST_PAIRS = 8
 LEAST_WORK_PAIRS = 4
-WORK_REQUESTS = 12
+WORK_REQUESTS = 32
 # Long answers: each request that comes or goes has other processes work, which makes the tail of
 # the cycle's times and hides what tracing adds to it.
-TOKENS = 400
+TOKENS = 128
 
 # Of one block of cycles in one mode: the times in ns of its speculative cycles by batch size.
 Block = dict[int, list[int]]
