@@ -96,8 +96,9 @@ def test_a_proxy_does_not_get_what_is_for_this_machine(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("all_proxy", "http://proxy:3128")
     assert is_loopback(url) is own
-    session = HttpSender(url, HTTP_PROTOBUF, Settings())._session
-    assert ("http://proxy:3128" in session.proxies.values()) is not own
+    if "://" in url:  # as it has to be for HTTP
+        session = HttpSender(url, HTTP_PROTOBUF, Settings())._session
+        assert ("http://proxy:3128" in session.proxies.values()) is not own
 
 
 class Refusal(grpc.RpcError):
