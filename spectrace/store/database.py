@@ -228,14 +228,12 @@ class Database:
         """The traces of several files as `CycleSource.other_traces` gives them."""
         if not names:
             return []
-        every = " UNION ALL ".join(
-            f"SELECT * FROM {self._spans(name)} WHERE start_ns >= 0 AND "
-            "regexp_full_match(trace_id, '[0-9a-f]{32}')"
-            for name in names
-        )
+        every = " UNION ALL ".join(f"SELECT * FROM {self._spans(name)}" for name in names)
         keys = self._rows(
-            f"SELECT trace_id, min(start_ns) AS first_ns FROM ({every}) GROUP BY trace_id "
-            "HAVING first_ns < $1 OR (first_ns = $1 AND trace_id < $2) "
+            f"SELECT trace_id, min(start_ns) AS first_ns FROM ({every}) "
+            "WHERE start_ns >= 0 AND length(trace_id) = 32 GROUP BY trace_id "
+            "HAVING (first_ns < $1 OR (first_ns = $1 AND trace_id < $2)) "
+            "AND regexp_full_match(trace_id, '[0-9a-f]+') "
             "ORDER BY first_ns DESC, trace_id DESC LIMIT $3",
             [*before, limit],
         )
