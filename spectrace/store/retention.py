@@ -43,9 +43,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How much is kept.
 
     A cycle is kept for at least `retain_ns`, counted back from the newest cycle, unless the size
-    forbids it; spans of others, whose maker we do not know, push it out by neither. These are
-    kept as long, counted back from the newest cycle or span. Beyond `retain_ns` + `slice_ns`
-    nothing is kept.
+    forbids it, and for at most `retain_ns` + `slice_ns`. Spans of others, whose makers we do not
+    know, push no cycle out by their times. They are kept as long, counted back from the newest
+    cycle or span.
 
     Attributes:
         retain_ns: Age in ns.
@@ -95,8 +95,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         gone = []
         for held in sorted(slices[:-1], key=lambda held: held.cycles_ns > 0):
             is_fresh = held.newest_ns >= newest_ns - self.retain_ns
-            has_fresh = 0 < held.cycles_ns >= newest_cycle_ns - self.retain_ns
-            if size > self.max_bytes or not (is_fresh or has_fresh):
+            if held.cycles_ns > 0:
+                is_fresh |= held.cycles_ns >= newest_cycle_ns - self.retain_ns
+            if size > self.max_bytes or not is_fresh:
                 size -= held.bytes
                 gone.append(held)
         return gone
