@@ -36,9 +36,9 @@ tools-setup: setup
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq gdb >/dev/null; }
 	$(BIN)/python tests/newest_python.py
 
-# A third party that stores spans, to see what it makes of ours; and what the real server needs to
-# trace its requests itself, apart from its environment.
-peers-setup: .run/peers/.ready
+# Third parties, to see what they make of what is ours: one that stores spans, and Prometheus. And
+# what the real server needs to trace its requests itself, apart from its environment.
+peers-setup: .run/peers/.ready .run/prometheus/.ready
 .run/peers/.ready: | setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .run/peers --ignore-scripts --no-audit \
 		--no-fund --silent autotel-devtools@27.1.0
@@ -49,6 +49,13 @@ peers-setup: .run/peers/.ready
 browser-setup:
 	command -v chromium >/dev/null || { $(APT) update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; }
+
+# Debian's Prometheus, unpacked and not installed: it is no service of the machine.
+.run/prometheus/.ready:
+	mkdir -p $(@D)
+	command -v prometheus >/dev/null || { $(APT) update -qq && cd $(@D) && \
+		apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }
+	touch $@
 
 check: setup ui-check
 	$(BIN)/ruff format --check .

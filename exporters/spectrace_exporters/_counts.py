@@ -63,11 +63,13 @@ def why(error: BaseException | None) -> str:
     """The reason at the bottom of an error of `requests`, such as "connection refused"."""
     if error is None or isinstance(error, requests.Timeout):
         return NO_ANSWER
+    reason = str(error)
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:
             return inner.strerror.lower()
+        reason = str(inner) or reason
         # `requests` and urllib3 hold the error below in an argument or an attribute.
         below = [getattr(inner, "reason", None), *inner.args, inner.__cause__, inner.__context__]
         inner = next((one for one in below if isinstance(one, BaseException)), None)
-    return str(error)
+    return reason

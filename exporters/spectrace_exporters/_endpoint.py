@@ -2,78 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from spectrace.errors import SpectraceError
+from spectrace_exporters._variables import Signal, Variables
 
 GRPC, HTTP_PROTOBUF, HTTP_JSON = "grpc", "http/protobuf", "http/json"
 PROTOCOLS = (HTTP_PROTOBUF, GRPC, HTTP_JSON)
+TRACES = Signal("TRACES", "/v1/traces", "--otlp-endpoint", PROTOCOLS)
+METRICS = Signal("METRICS", "/v1/metrics", "--otlp-metrics", (HTTP_PROTOBUF, GRPC))
 
-_PATH = "v1/traces"
+_PATHS = (TRACES.path, METRICS.path)
 _DEFAULTS = {
     HTTP_PROTOBUF: "http://localhost:4318",
     HTTP_JSON: "http://localhost:4318",
     GRPC: "http://localhost:4317",
 }
-_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-def of_traces(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """A variable of the exporter: that of traces, or else that of all signals.
+def protocol_of(flag: str | None, variables: Variables) -> str:
+    """By which of the signal's protocols it is sent.
 
     Args:
-        name: What follows OTEL_EXPORTER_OTLP_ in its name, such as `PROTOCOL`.
-        environ: Environment variables; an empty one is as good as none.
-
-    Returns:
-        Its full name and its value; that of all signals and "" where neither is set.
-    """
-    general = f"OTEL_EXPORTER_OTLP_{name}"
-    names = (f"OTEL_EXPORTER_OTLP_TRACES_{name}", general)
-    return next(((name, environ[name]) for name in names if environ.get(name)), (general, ""))
-
-
-def protocol_of(flag: str | None, environ: Mapping[str, str]) -> str:
-    """Which of `PROTOCOLS` is spoken.
+        flag: What the person named.
+        variables: Those of the signal.
 
     Raises:
         SpectraceError: None of them is wanted.
     """
-    name, wanted = ("--otlp-protocol", flag) if flag else of_traces("PROTOCOL", environ)
-    protocol = wanted.strip().lower() or HTTP_PROTOBUF
-    if protocol not in PROTOCOLS:
+    name, wanted = ("--otlp-protocol", flag) if flag else variables.of_exporter("PROTOCOL")
+    known = variables.signal.protocols
+    protocol = wanted.strip().lower() or known[0]
+    if protocol not in known:
+        where = "" if flag else f" with {variables.specific('PROTOCOL')}"
         raise SpectraceError(
-            f"{name} is {wanted!r}: choose one of {', '.join(PROTOCOLS)}.", exit_code=2
+            f"{name} is {wanted!r}: choose one of {', '.join(known)}{where}.", exit_code=2
         )
     return protocol
 
 
-def traces_endpoint(
-    flag: str | None, environ: Mapping[str, str], protocol: str = HTTP_PROTOBUF
-) -> str:
-    """The URL to which spans are sent.
+def endpoint_of(flag: str | None, variables: Variables, protocol: str) -> str:
+    """The URL to which a signal is sent.
 
     Args:
-        flag: What the person named; `/v1/traces` is appended if it has no path.
-        environ: Environment variables. OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is used as it is,
-            to OTEL_EXPORTER_OTLP_ENDPOINT `/v1/traces` is appended.
+        flag: What the person named. The signal's path is appended if it has no path, and takes
+            the place of another signal's at its end.
+        variables: Those of the signal: its own endpoint is used as it is, to that of all signals
+            its path is appended.
         protocol: One of `PROTOCOLS`. Nothing is ever appended for gRPC, and in the environment
             it may also have the form `host:4317`.
 
     Raises:
         SpectraceError: It is no http URL.
     """
+    signal = variables.signal
     if flag:
-        url = _checked(flag, "--otlp-endpoint", protocol)
-        return url if urlsplit(url).path.strip("/") else _with_path(url, protocol)
-    if exact := environ.get(_TRACES_ENDPOINT):
-        return _from_environment(exact, _TRACES_ENDPOINT, protocol)
-    if base := environ.get(_ENDPOINT):
-        return _with_path(_from_environment(base, _ENDPOINT, protocol), protocol)
-    return _with_path(_DEFAULTS[protocol], protocol)
+        return _of_flag(_checked(flag, signal.option, protocol), signal, protocol)
+    name, named = variables.of_exporter("ENDPOINT")
+    if not named:
+        return _with_path(_DEFAULTS[protocol], signal.path, protocol)
+    if protocol == GRPC and "://" not in named:
+        return named
+    url = _checked(named, name, protocol)
+    if name == variables.specific("ENDPOINT"):
+        return url
+    return _with_path(url, urlsplit(url).path.rstrip("/") + signal.path, protocol)
 
 
 def is_loopback(url: str) -> bool:
@@ -85,15 +79,16 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def _with_path(url: str, protocol: str) -> str:
-    if protocol == GRPC:
-        return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{_PATH}"))
+def _of_flag(url: str, signal: Signal, protocol: str) -> str:
+    path = urlsplit(url).path.rstrip("/")
+    for known in _PATHS:
+        if path.endswith(known):
+            return _with_path(url, path.removesuffix(known) + signal.path, protocol)
+    return url if path else _with_path(url, signal.path, protocol)
 
 
-def _from_environment(url: str, source: str, protocol: str) -> str:
-    return url if protocol == GRPC and "://" not in url else _checked(url, source, protocol)
+def _with_path(url: str, path: str, protocol: str) -> str:
+    return url if protocol == GRPC else urlunsplit(urlsplit(url)._replace(path=path))
 
 
 def _checked(url: str, source: str, protocol: str) -> str:

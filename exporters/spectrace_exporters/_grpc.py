@@ -19,9 +19,10 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Run
 from spectrace.otlp.encode_protobuf import ProtobufEncoder
 from spectrace.otlp.shape import Trace
-from spectrace_exporters._endpoint import is_loopback, of_traces
+from spectrace_exporters._endpoint import TRACES, is_loopback
 from spectrace_exporters._outcome import Outcome, of_response, unanswered
 from spectrace_exporters._settings import Settings
+from spectrace_exporters._variables import Variables
 
 _COMPRESSIONS = {
     "gzip": grpc.Compression.Gzip,
@@ -108,7 +109,8 @@ def _credentials(environ: Mapping[str, str]) -> grpc.ChannelCredentials | None:
     variables, those of traces or those of all signals.
     """
     names = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
-    root, key, chain = (_content(*of_traces(name, environ)) for name in names)
+    variables = Variables(TRACES, environ)
+    root, key, chain = (_content(*variables.of_exporter(name)) for name in names)
     if root is None and (key is None or chain is None):
         return None
     return grpc.ssl_channel_credentials(root, key, chain)

@@ -15,8 +15,9 @@ from spectrace.otlp.encode_json import JsonEncoder
 from spectrace.otlp.encode_protobuf import ProtobufEncoder
 from spectrace.otlp.shape import Trace
 from spectrace_exporters._counts import why
-from spectrace_exporters._endpoint import HTTP_JSON, is_loopback
+from spectrace_exporters._endpoint import HTTP_JSON
 from spectrace_exporters._outcome import Outcome, of_http, unanswered
+from spectrace_exporters._session import confine
 from spectrace_exporters._settings import Settings
 
 _JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -45,8 +46,7 @@ class HttpSender:
         )
         self._client = official._client  # noqa: SLF001 - see above
         self._timeout_s = settings.timeout_s
-        # A proxy of the environment does not get what is meant for this machine.
-        self._session.trust_env = not is_loopback(endpoint)
+        confine(self._session, endpoint)
         self._json = JsonEncoder(settings.service, settings.attributes) if as_json else None
         self._protobuf = ProtobufEncoder(settings.service, settings.attributes)
 

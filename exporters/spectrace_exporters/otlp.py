@@ -10,30 +10,33 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.otlp.shape import Trace, trace_of
 from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters import ExportStats
 from spectrace_exporters._counts import Counts
-from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
+from spectrace_exporters._endpoint import GRPC, TRACES, endpoint_of, protocol_of
 from spectrace_exporters._outcome import NO_ANSWER, Outcome
+from spectrace_exporters._patience import Patience
 from spectrace_exporters._sampling import Sampler, Sampling
 from spectrace_exporters._settings import Settings, read_settings, switched_off
+from spectrace_exporters._variables import Variables
 from spectrace_exporters._waiting import Waiting, WaitingCycles
 
 MAX_BATCH_SPANS = Settings().batch_spans
 """So many spans go into one request, unless the environment says otherwise."""
 
 _GRACE = 0.2  # this part of the time to close is left for the worker to notice that it is over
-_STUCK = 0.15  # and no more than this part is waited for one answer
-_SLOWER = 2  # but so many times as long as the slowest answer took, where that is more
+_STUCK = 0.15  # and no more than this part is waited for one answer, unless the last took longer
 _FIRST_BACKOFF_S = 0.5
 _LAST_BACKOFF_S = 8.0
 _LONGEST_WAIT_S = 60.0  # whatever the other side asks for
 _JITTER = 0.2  # so that many senders do not come back together
 _POLL_S = 0.02
-_ENDED_S = 0.1
+_ENDED_S = 0.05
 
 
 class Sender(Protocol):
@@ -56,7 +59,7 @@ class OtlpExporter:
     passed. Meanwhile cycles wait, up to a bound, and then the oldest are dropped and counted.
 
     Args:
-        endpoint: URL, see `_endpoint.traces_endpoint`; None leaves it to the environment.
+        endpoint: URL, see `_endpoint.endpoint_of`; None leaves it to the environment.
             `_settings` and the official exporters read the other OTEL_* variables.
         run: The run; assign `run` anew when more of it is known.
         protocol: One of `_endpoint.PROTOCOLS`; None leaves it to the environment.
@@ -93,9 +96,10 @@ class OtlpExporter:
     ) -> None:
         _silence_libraries()
         settings = read_settings(os.environ)
-        spoken = self.protocol = protocol_of(protocol, os.environ)
+        variables = Variables(TRACES, os.environ)
+        spoken = self.protocol = protocol_of(protocol, variables)
         off = "" if endpoint else switched_off(os.environ)
-        self.endpoint = traces_endpoint(endpoint, os.environ, spoken)
+        self.endpoint = endpoint_of(endpoint, variables, spoken)
         self.notices = (off,) if off else settings.notices
         self.run = run
         self._counts = Counts()
@@ -106,9 +110,8 @@ class OtlpExporter:
         self._waiting = WaitingCycles(hold_s, max_spans or settings.queue_spans)
         self._sender = _sender(self.endpoint, spoken, settings)
         self._in_flight = 0, 0  # cycles and spans taken, and not settled
-        self._tried_s = 0.0  # when the try under way began, 0 if none is
+        self._patience = Patience()
         self._nobody_there = False  # at the last try
-        self._slowest_s = 0.0  # of all answers
         self._paused_s = 0.0  # until then the other side asked for a pause, 0 if it did not
         self._news = threading.Condition()
         self._closing = threading.Event()
@@ -161,11 +164,9 @@ class OtlpExporter:
         with self._news:
             self._closing.set()
             self._news.notify()
-        patience_s = max(stuck_s, _SLOWER * self._slowest_s)
-        patient_until_s = time.monotonic() + patience_s
-        while self._worker.is_alive() and (now_s := time.monotonic()) < until_s:
-            tried_s = self._tried_s
-            stuck = tried_s and now_s > max(tried_s + patience_s, patient_until_s)
+        since_s = time.monotonic()
+        while self._worker.is_alive() and time.monotonic() < until_s:
+            stuck = self._patience.is_over(since_s, stuck_s)
             if self._nobody_there or stuck or self._paused_s > until_s:
                 return
             self._worker.join(_POLL_S)
@@ -265,18 +266,15 @@ class OtlpExporter:
             backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
 
     def _try_once(self, request: Any) -> Outcome:
-        self._tried_s = time.monotonic()
+        self._patience.begin()
         try:
             outcome = self._sender.send(request)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
-            reason = f"{type(error).__name__}: {error}"
-            if self._over.is_set():  # it is that the connection was closed here
-                reason = self.stats.last_error or NO_ANSWER
-            outcome = Outcome(taken=False, reason=reason)
-        tried_s, self._tried_s = self._tried_s, 0.0
+            outcome = Outcome(taken=False, reason=f"{type(error).__name__}: {error}")
+        if self._over.is_set() and not outcome.taken:  # its reason may be that we hung up
+            outcome = replace(outcome, reason=self.stats.last_error or NO_ANSWER)
+        self._patience.end(answered=outcome.answered)
         self._nobody_there = not outcome.answered
-        if outcome.answered:
-            self._slowest_s = max(self._slowest_s, time.monotonic() - tried_s)
         return outcome
 
     def _pause(self, outcome: Outcome, backoff_s: float) -> None:

@@ -22,16 +22,17 @@ from spectrace.metrics.delta import since
 from spectrace.metrics.meter import Snapshot
 from spectrace.otlp.silent_grpc import silent
 from spectrace_exporters._counts import why
-from spectrace_exporters._endpoint import is_loopback
+from spectrace_exporters._endpoint import GRPC, is_loopback
 from spectrace_exporters._metrics_data import MetricsWriter
-from spectrace_exporters._metrics_settings import GRPC, MetricsSettings, read_settings
+from spectrace_exporters._metrics_settings import MetricsSettings, read_settings
+from spectrace_exporters._patience import Patience
+from spectrace_exporters._session import confine
 
 _LOGGER = logging.getLogger("opentelemetry")
-_GRACE = 0.2  # this part of the time to close is left for what is under way to notice the end
-_STUCK = 0.4  # and no more than this part is waited for an answer
-_FIRST = 0.6  # nor this part where it is the first: names and connections take their time
-_SLOWER = 2  # but so many times as long as the slowest push took, where that is more
-_ENDED_S = 0.1
+_GRACE = 0.1  # this part of the time to close is left for what is under way to notice the end
+_STUCK = 0.15  # and no more than this part is waited for an answer, unless the last took longer
+_FIRST = 0.2  # nor this part where it is the first: names and connections take their time
+_ENDED_S = 0.05
 _POLL_S = 0.02
 _NO_SUCCESS = 400
 _SUCCESS = range(200, 300)
@@ -105,8 +106,10 @@ class OtlpMetrics:
         self._stats = PushStats(is_current=bool(settings.off))
         self._lock = threading.Lock()
         self._is_over = bool(settings.off)
-        self._is_pushing = self._has_tried = False
-        self._slowest_s = 0.0  # of the pushes that arrived
+        self._is_pushing = self._is_given_up = False
+        self._patience = Patience()
+        self._finish_s = 0.0  # when `finish` asked for a push that has not ended, 0 if none has
+        self._due = threading.Event()
         self._closing = threading.Event()
         self._troubled = threading.Event()
         self._official = _official(settings, self._reject)
@@ -119,28 +122,45 @@ class OtlpMetrics:
         """What became of the pushes so far."""
         return self._stats
 
-    def close(self, timeout_s: float = 1.0) -> PushStats:
-        """Pushes once more, and gives up what is not gone after `timeout_s` seconds.
+    def finish(self) -> None:
+        """Pushes what there is at once, and does not wait: `close` counts its time from now on.
+
+        So whoever has more to close can do that meanwhile.
+        """
+        self._finish_s = time.monotonic()
+        self._want_push()
+
+    def _want_push(self) -> None:
+        with self._lock:
+            if not self._is_pushing:  # one under way that has failed before is not waited for
+                self._troubled.clear()
+        self._due.set()
+
+    def close(self, timeout_s: float = 2.0) -> PushStats:
+        """Pushes what has come since, and gives up what is not gone after `timeout_s` seconds.
 
         Where a try fails meanwhile, or the last one of a push under way did, it is given up at
-        once, and where no answer comes as fast as before it is given up earlier.
+        once, and where no answer comes as fast as before it is given up in a fraction of a second.
         """
         if not self._is_over:
-            part = _STUCK if self._has_tried else _FIRST
-            patience_s = max(timeout_s * part, _SLOWER * self._slowest_s)
-            until_s = time.monotonic() + min(patience_s, timeout_s * (1 - _GRACE))
-            with self._lock:
-                if not self._is_pushing:  # one under way that has failed before is not waited for
-                    self._troubled.clear()
+            since_s = self._finish_s or time.monotonic()
             self._closing.set()
-            while self._worker.is_alive() and not self._troubled.is_set():
-                if time.monotonic() > until_s:
-                    break
-                self._worker.join(_POLL_S)
+            self._want_push()
+            self._await_end(since_s, timeout_s)
+            self._is_given_up = True
             self._official.shutdown()  # ends its sleep between two tries
             self._worker.join(min(timeout_s * _GRACE, _ENDED_S))
             self._give_up()
         return self._stats
+
+    def _await_end(self, since_s: float, timeout_s: float) -> None:
+        """Lets the worker push what there is, as long as that has any prospect."""
+        until_s = since_s + timeout_s * (1 - _GRACE)
+        while self._worker.is_alive() and time.monotonic() < until_s:
+            stuck = self._patience.is_over(since_s, timeout_s * _STUCK, timeout_s * _FIRST)
+            if stuck or self._troubled.is_set():
+                return
+            self._worker.join(_POLL_S)
 
     def _give_up(self) -> None:
         with self._lock:
@@ -156,26 +176,31 @@ class OtlpMetrics:
         errors = _Errors(self._note)
         _LOGGER.addHandler(errors)
         try:
-            while not self._closing.wait(self._interval_s):
+            is_last = False
+            while not is_last and not self._is_given_up:
+                self._due.wait(self._interval_s)
+                self._due.clear()
+                is_last = self._closing.is_set()  # what has come since, to the end
                 self._push()
-            self._push()  # what has come since, to the end
         finally:
             _LOGGER.removeHandler(errors)
 
     def _push(self) -> None:
         with self._lock:
-            self._is_pushing = self._has_tried = True
+            self._is_pushing = True
             self._troubled.clear()
+        began_s = time.monotonic()
+        self._patience.begin()
         try:
-            began_s = time.monotonic()
             sent = self._send(self._read())
-            if sent:
-                self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
         except Exception as error:  # noqa: BLE001  # the worker outlives whatever a library raises
             self._note(f"{type(error).__name__}: {error}")
             sent = False
+        self._patience.end(answered=sent)
         with self._lock:
             self._is_pushing = False
+            if began_s >= self._finish_s:
+                self._finish_s = 0.0
             if not self._is_over:
                 self._stats = replace(
                     self._stats,
@@ -195,9 +220,9 @@ class OtlpMetrics:
         return sent
 
     def _note(self, error: str) -> None:
-        """Something went wrong."""
+        """Something went wrong, before it was given up: then it may be that we hung up."""
         with self._lock:
-            if not self._is_over:
+            if not self._is_given_up:
                 self._stats = replace(self._stats, last_error=error)
         self._troubled.set()
 
@@ -249,29 +274,27 @@ def _official_grpc(settings: MetricsSettings, reject: Callable[[int, str], None]
 
 
 def _official_http(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:
-    """That of HTTP, with an ear on answers: it does not read what they say.
-
-    A proxy of the environment does not get what is meant for this machine.
-    """
+    """That of HTTP, with an ear on answers: it does not read what they say."""
     from opentelemetry.exporter.otlp.proto.http import Compression  # noqa: PLC0415 - as gRPC's
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - likewise
         OTLPMetricExporter,
     )
 
     session = requests.Session()
-    session.trust_env = not is_loopback(settings.endpoint)
 
     def hear(response: requests.Response, *_: Any, **__: Any) -> None:
         if response.status_code < _NO_SUCCESS:
             _hear(response, reject)
 
     session.hooks["response"].append(hear)
-    return OTLPMetricExporter(
+    official = OTLPMetricExporter(
         endpoint=settings.endpoint,
         timeout=settings.timeout_s,
         compression=Compression(settings.compression),
         session=session,
     )
+    confine(session, settings.endpoint)
+    return official
 
 
 class _NoReceiverError(Exception):

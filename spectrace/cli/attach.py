@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from urllib.parse import urlsplit
 
 import typer
 
@@ -15,7 +14,7 @@ from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.attach.ways import Method
 from spectrace.cli.exporting import exporting
 from spectrace.cli.follow import Follower, Session
-from spectrace.cli.metering import OtlpMetricsOption, pushing, target_of
+from spectrace.cli.metering import LastPushTap, OtlpMetricsOption, pushing, target_of
 from spectrace.cli.otlp_options import (
     OtlpEveryOption,
     OtlpOption,
@@ -24,6 +23,7 @@ from spectrace.cli.otlp_options import (
     otlp_of,
 )
 from spectrace.cli.output import OutputConsole
+from spectrace.cli.own_page import Target, refuse_own_page
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -49,16 +49,15 @@ from spectrace.cli.trace_options import (
     Wanted,
     options_of,
 )
-from spectrace.errors import SpectraceError
 from spectrace.metrics.meter import Meter
 from spectrace.model import Run
 from spectrace.server.metered import MeterTap
 from spectrace.server.open import open_page
-from spectrace.server.security import LOOPBACK
 from spectrace.server.traced import PageTap
 
 SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
+_NO_PAGE = ", or add --no-page"
 
 
 def screen_for(*, json: bool) -> Screen:
@@ -119,30 +118,6 @@ def trace(  # noqa: PLR0913 - each is a part that tests replace
         return exit_code(follower.follow(stop, duration_s))
 
 
-def refuse_own_page(
-    endpoint: str, port: int, option: str = "--otlp-endpoint", what: str = "cycles"
-) -> None:
-    """Refuses to send to the page of this very command, which has it all already.
-
-    Args:
-        endpoint: Where to send.
-        port: Of the page.
-        option: What named the endpoint.
-        what: What would be sent.
-
-    Raises:
-        SpectraceError: The endpoint is the page.
-    """
-    parts = urlsplit(endpoint)
-    host = (parts.hostname or "").removesuffix(".")
-    if (host in LOOPBACK or host.startswith("127.")) and parts.port == port:
-        raise SpectraceError(
-            f"{option} {endpoint} is the page of this command, which has the {what} "
-            "already: name another address, leave the option away, or add --no-page.",
-            exit_code=2,
-        )
-
-
 def exit_code(report: Report) -> int:
     """How the command ends after this last report."""
     if report.end is End.SERVER_DIED:
@@ -168,31 +143,36 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
         SpectraceError: Page or exporter cannot be opened; later: as `trace`.
     """
     taps: list[Tap] = []
-    exporter = page = None
-    meter, own_port = Meter(), 0
+    exporter = pusher = page = None
+    meter = Meter()
     with ExitStack() as opened:
         if wanted.otlp is not None:
             exporter = opened.enter_context(
                 exporting("otlp", wanted.otlp.target, run, screen.note, **wanted.otlp.options)
             )
             taps.append(exporter)
+        if wanted.metrics is not None:  # before the page, so that it closes while this waits
+            traces = (exporter.endpoint, exporter.protocol) if exporter else ()
+            target = target_of(wanted.metrics, *traces)
+            pusher = opened.enter_context(pushing(target, meter, screen.note))
+            taps.insert(0, LastPushTap(pusher, meter))
         if not wanted.no_page:
             kept = open_page(
                 retain_s=wanted.retain_s,
                 max_bytes=wanted.max_bytes,
                 directory=wanted.store,
                 port=wanted.port,
+                meter=meter,
             )
             hub, server = opened.enter_context(kept)
             if exporter is not None:
-                refuse_own_page(exporter.endpoint, server.port)
+                cycles = Target(exporter.endpoint, "--otlp-endpoint", "cycles")
+                refuse_own_page(cycles, [server.port], way_out=_NO_PAGE)
+            if pusher is not None:
+                metrics = Target(pusher.endpoint, "--otlp-metrics", "metrics")
+                refuse_own_page(metrics, [server.port], way_out=_NO_PAGE)
             taps.append(PageTap(hub, exporter.lost if exporter else lambda: 0))
-            page, own_port, meter = server.url, server.port, hub.meter
-        if wanted.metrics is not None:
-            traces = (exporter.endpoint, exporter.protocol) if exporter else ()
-            target = target_of(wanted.metrics, *traces)
-            pusher = opened.enter_context(pushing(target, meter, screen.note))
-            refuse_own_page(pusher.endpoint, own_port, "--otlp-metrics", "metrics")
+            page = server.url
         if page is not None or wanted.metrics is not None:
             taps.append(MeterTap(meter, exporter.lost if exporter else lambda: 0))
 

@@ -10,9 +10,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import typer
 
+from spectrace.attach.session import End, SessionFacts, Stall
 from spectrace.cli.exporting import loaded
 from spectrace.errors import SpectraceError
 from spectrace.metrics.meter import Meter
+from spectrace.model import Cycle, Run
 
 _FROM_ENVIRONMENT = "env"
 _SAME = "same"
@@ -46,8 +48,39 @@ class Pusher(Protocol):
     endpoint: str
     notices: Sequence[str]
 
-    def close(self, timeout_s: float = 1.0) -> PushStats:
+    def finish(self) -> None:
+        """Pushes at once, and returns at once: the time to close counts from now on."""
+
+    def close(self, timeout_s: float = 2.0) -> PushStats:
         """Pushes once more, and gives up what is not gone in time."""
+
+
+class LastPushTap:
+    """A tap on a session (`attach.tapped.Tap`) that has its metrics pushed as soon as it is over.
+
+    It stands before the exporter of cycles, which may wait for its endpoint: so both wait at
+    the same time. What that one loses is in the push of closing.
+
+    Args:
+        pusher: Pushes the metrics.
+        meter: Has them.
+    """
+
+    def __init__(self, pusher: Pusher, meter: Meter) -> None:
+        self._pusher = pusher
+        self._meter = meter
+
+    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
+        """Needs to know nothing."""
+
+    def feed(self, cycles: Sequence[Cycle]) -> None:
+        """The meter has a tap of its own."""
+
+    def end(self, run: Run, end: End | None) -> None:
+        """Begins to push."""
+        del run, end
+        self._meter.settle()
+        self._pusher.finish()
 
 
 @dataclass(frozen=True)
@@ -65,7 +98,7 @@ class Target:
 
 @contextmanager
 def pushing(target: Target, meter: Meter, note: Callable[[str], None]) -> Iterator[Pusher]:
-    """What pushes the metrics of a meter, until the block ends, and then within a second.
+    """What pushes the metrics of a meter, until the block ends, and then within two seconds.
 
     Args:
         target: As `target_of` gives it.

@@ -24,6 +24,7 @@ from spectrace.cli.page_options import (
     RingSizeOption,
     SampleEveryOption,
 )
+from spectrace.cli.received import cycle_losses, span_losses
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.cli.trace_options import (
     DurationOption,
@@ -133,8 +134,8 @@ def receiving(store: CycleStore, note: Callable[[str], None]) -> Iterator[None]:
         note(f"Over gRPC: {hub.grpc_endpoint}")
         yield
     store.stats()  # for which what waits is written
-    if hub.lost_spans:
-        note(f"{numbers.count(hub.lost_spans)} spans of others could not be stored.")
+    for sentence in span_losses(hub.lost_spans):
+        note(sentence)
 
 
 def losses(stats: Stats, first_ns: int | None) -> Iterator[str]:
@@ -144,8 +145,7 @@ def losses(stats: Stats, first_ns: int | None) -> Iterator[str]:
         stats: Of its store.
         first_ns: UNIX time in ns at which the first cycle began that was handed over.
     """
-    if stats.lost:
-        yield f"{numbers.count(stats.lost)} cycles could not be stored. {stats.problem}".strip()
+    yield from cycle_losses(stats)
     if first_ns is not None and stats.first_ns is not None and stats.first_ns > first_ns:
         yield "The oldest cycles went, to keep below --max-size."
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from spectrace.cli.attach import refuse_own_page
 from spectrace.cli.metering import pushing, target_of
+from spectrace.cli.own_page import Target, refuse_own_page
 from spectrace.cli.page_options import (
     MAX_SIZE,
     RETAIN,
@@ -19,11 +20,13 @@ from spectrace.cli.page_options import (
     RetainOption,
     StoreOption,
 )
-from spectrace.cli.stopping import stop_on_signals, wait
+from spectrace.cli.received import cycle_losses, span_losses, wait_and_tell
+from spectrace.cli.stopping import stop_on_signals
 from spectrace.server.address import HOST, OTLP_GRPC_PORT, OTLP_HTTP_PORT, resolve
 from spectrace.server.hub import Hub
 from spectrace.server.open import open_page
 from spectrace.server.run import OtlpPorts, PageServer
+from spectrace.server.tls import Certificate
 from spectrace.server.token import Token
 
 HostOption = Annotated[
@@ -60,6 +63,24 @@ GrpcPortOption = Annotated[
     ),
 ]
 
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Speak TLS on all ports, with the certificate in this PEM file.",
+        show_default=False,
+    ),
+]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        help="The certificate's key, a PEM file without a passphrase.",
+        show_default=False,
+    ),
+]
 MetricsOption = Annotated[
     str | None,
     typer.Option(
@@ -80,12 +101,15 @@ def serve(  # noqa: PLR0913 - the options of the command
     otlp_http_port: HttpPortOption = None,
     otlp_grpc_port: GrpcPortOption = None,
     token: TokenOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
     retain: RetainOption = RETAIN,
     max_size: MaxSizeOption = MAX_SIZE,
     store: StoreOption = None,
     otlp_metrics: MetricsOption = None,
 ) -> None:
     """Show the page and receive spans over OTLP, by HTTP and gRPC, until Ctrl-C."""
+    certificate = certificate_of(tls_cert, tls_key)
     required = required_token(host, token)
     with (
         stop_on_signals() as stop,
@@ -97,13 +121,21 @@ def serve(  # noqa: PLR0913 - the options of the command
             port=port,
             otlp=OtlpPorts(otlp_http_port, otlp_grpc_port),
             token=required,
+            certificate=certificate,
         ) as made,
     ):
         hub, server = made
         with pushing_on(otlp_metrics, hub, server):
             for line in said(hub, server, required, is_known=token is not None):
                 typer.echo(line)
-            wait(stop)
+            wait_and_tell(hub, stop, _note)
+        lost_cycles = list(cycle_losses(hub.store.stats()))
+    for sentence in (*lost_cycles, *span_losses(hub.lost_spans)):
+        _note(sentence)
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 @contextmanager
@@ -123,12 +155,33 @@ def pushing_on(named: str | None, hub: Hub, server: PageServer) -> Iterator[None
         return
     if named == "same":
         raise typer.BadParameter("name the address of metrics.", param_hint="--otlp-metrics")
-    with pushing(target_of(named), hub.meter, lambda text: typer.echo(text, err=True)) as pusher:
-        received = (hub.otlp_endpoint, hub.grpc_endpoint)
-        ports = [urlsplit(endpoint).port for endpoint in received if endpoint is not None]
-        for port in (server.port, *ports):
-            refuse_own_page(pusher.endpoint, port or 0, "--otlp-metrics", "metrics")
+    with pushing(target_of(named), hub.meter, _note) as pusher:
+        own = [urlsplit(one) for one in (server.url, hub.otlp_endpoint, hub.grpc_endpoint) if one]
+        refuse_own_page(
+            Target(pusher.endpoint, "--otlp-metrics", "metrics"),
+            [one.port for one in own if one.port],
+            hosts=[one.hostname for one in own if one.hostname],
+        )
         yield
+
+
+def certificate_of(chain: Path | None, key: Path | None) -> Certificate | None:
+    """The certificate to show, where TLS is wanted.
+
+    Raises:
+        BadParameter: One of the two files is not named.
+        SpectraceError: They are none.
+    """
+    if chain is None and key is None:
+        return None
+    if chain is None or key is None:
+        raise typer.BadParameter(
+            "TLS needs both: --tls-cert CERTIFICATE --tls-key KEY.",
+            param_hint="--tls-cert" if chain is None else "--tls-key",
+        )
+    certificate = Certificate(chain, key)
+    certificate.check()
+    return certificate
 
 
 def required_token(host: str, given: str | None) -> Token | None:
@@ -154,6 +207,11 @@ def said(hub: Hub, server: PageServer, token: Token | None, *, is_known: bool) -
     yield f"The page: {server.url if is_known else server.entrance}"
     yield f"Send spans to: {hub.otlp_endpoint}"
     yield f"Over gRPC: {hub.grpc_endpoint}"
+    if server.url.startswith("https:"):
+        yield (
+            "Senders need, where they do not trust the certificate anyway: "
+            "OTEL_EXPORTER_OTLP_CERTIFICATE=FILE of who signed it"
+        )
     if token is not None:
         shown = "TOKEN" if is_known else token.text
         yield f"Senders need: OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{shown}"

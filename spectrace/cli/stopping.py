@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -52,9 +52,10 @@ def _heard() -> dict[signal.Signals, Any]:
     return {n: handler for n, handler in handlers.items() if handler is not signal.SIG_IGN}
 
 
-def wait(stop: Stop) -> None:
-    """Waits until somebody asks to stop."""
+def wait(stop: Stop, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Waits until somebody asks to stop, and does something short again and again."""
     while not stop.requested:
+        meanwhile()
         time.sleep(_POLL_S)
 
 

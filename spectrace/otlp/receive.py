@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import msgspec
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ships no types
@@ -82,7 +83,7 @@ def response(batch: SpanBatch) -> ExportTraceServiceResponse:
     if not batch.refused:
         return ExportTraceServiceResponse()
     partial = ExportTracePartialSuccess(
-        rejected_spans=batch.refused.total(), error_message=_message(batch)
+        rejected_spans=batch.refused.total(), error_message=reasons_of(batch.refused)
     )
     return ExportTraceServiceResponse(partial_success=partial)
 
@@ -101,8 +102,11 @@ def _encoded(answer: ExportTraceServiceResponse, media_type: str) -> bytes:
     return json.dumps({"partialSuccess": said}).encode()
 
 
-def _message(batch: SpanBatch) -> str:
-    reasons = batch.refused.most_common()
+def reasons_of(refused: Counter[str]) -> str:
+    """One sentence on why spans were refused, the most frequent reasons first; empty for none."""
+    if not refused:
+        return ""
+    reasons = refused.most_common()
     parts = [f"{reason} ({count})" for reason, count in reasons[:_REASONS_SHOWN]]
     if len(reasons) > _REASONS_SHOWN:
         parts.append(f"{len(reasons) - _REASONS_SHOWN} more reasons")

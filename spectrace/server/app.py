@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path as FilePath
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
 from fastapi.sse import EventSourceResponse
 
@@ -16,16 +17,20 @@ from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
 from spectrace.server.receiver import PATH, Receiver
+from spectrace.server.requests import MAX_SPANS, encode_stored
 from spectrace.server.security import Guard
 from spectrace.server.static import PAGE, page_files
 from spectrace.server.token import Token
 from spectrace.server.wire import encode_cycle, encode_list
 from spectrace.store.source import PAGE as PAGE_CYCLES
+from spectrace.store.source import TraceKey
 
 MOST_CYCLES = 2000  # of one answer
 MOST_REQUESTS = 500  # likewise
+PAGE_REQUESTS = 100  # of one answer when nobody says how many
 _MOST_NAME = 64
 _INT64 = (1 << 63) - 1
+_TRACE_KEY = "^[0-9]{1,19}-[0-9a-f]{32}$"
 _METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 RunId = Annotated[str, Path(max_length=_MOST_NAME)]
@@ -111,6 +116,17 @@ def _api(hub: Hub) -> APIRouter:
     async def requests() -> Response:
         return _json(b'{"requests":' + encode_list(hub.requests.newest(MOST_REQUESTS)) + b"}")
 
+    @api.get("/requests/stored")
+    def stored_requests(
+        before: Annotated[str | None, Query(pattern=_TRACE_KEY)] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_REQUESTS)] = PAGE_REQUESTS,
+    ) -> Response:
+        found = hub.store.other_traces(_trace_key(before), limit, MAX_SPANS)
+        last = found[-1] if len(found) == limit else None
+        rest = last and f"{last.first_ns}-{last.trace_id}"
+        body = b'{"requests":%b,"before":%b}'
+        return _json(body % (encode_list(map(encode_stored, found)), msgspec.json.encode(rest)))
+
     @api.get("/live")
     async def live() -> Response:
         if hub.live.listeners >= MOST_LISTENERS:
@@ -118,6 +134,14 @@ def _api(hub: Hub) -> APIRouter:
         return EventSourceResponse(hub.live.stream(hub.greeting))
 
     return api
+
+
+def _trace_key(text: str | None) -> TraceKey | None:
+    """What `before` of an answer means when it is given back."""
+    if text is None:
+        return None
+    first_ns, trace_id = text.split("-")
+    return min(int(first_ns), _INT64), trace_id
 
 
 def _check_run(hub: Hub, run_id: str) -> None:

@@ -21,6 +21,7 @@ from spectrace.otlp.receive import response
 from spectrace.server.address import OTLP_GRPC_PORT, Address
 from spectrace.server.hub import Hub
 from spectrace.server.intake import RETRY_S, TOO_MUCH, Intake
+from spectrace.server.tls import Certificate
 from spectrace.server.token import ASKED_FOR, Token
 
 METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -53,14 +54,22 @@ class GrpcReceiver:
         port: A port that has to be free, 0 for any; if not given `OTLP_GRPC_PORT`, or any
             where that is taken.
         token: What a sender has to show; None for nothing.
+        certificate: What it shows to senders; None for no TLS.
     """
 
-    def __init__(
-        self, hub: Hub, intake: Intake, address: Address, port: int | None, token: Token | None
+    def __init__(  # noqa: PLR0913, PLR0917 - each is a part of the server
+        self,
+        hub: Hub,
+        intake: Intake,
+        address: Address,
+        port: int | None,
+        token: Token | None,
+        certificate: Certificate | None,
     ) -> None:
         self._hub = hub
         self._address = address
         self._port = port
+        self._certificate = certificate
         self._methods = _Methods(intake)
         self._interceptors = [_TokenOnly(token)] if token else []
         self._server: aio.Server | None = None
@@ -78,7 +87,8 @@ class GrpcReceiver:
         port = self._bind(server)
         await server.start()
         self._server = server
-        self._hub.grpc_endpoint = f"http://{self._address.name()}:{port}"
+        scheme = "http" if self._certificate is None else "https"
+        self._hub.grpc_endpoint = f"{scheme}://{self._address.name()}:{port}"
 
     def _bind(self, server: aio.Server) -> int:
         if self._port is None:
@@ -92,8 +102,11 @@ class GrpcReceiver:
 
     def _bound(self, server: aio.Server, port: int) -> int:
         """The port, 0 if it is taken."""
+        where = f"{self._address.bare}:{port}"
         try:
-            return server.add_insecure_port(f"{self._address.bare}:{port}")
+            if self._certificate is None:
+                return server.add_insecure_port(where)
+            return server.add_secure_port(where, _credentials(self._certificate))
         except RuntimeError:
             return 0
 
@@ -101,6 +114,11 @@ class GrpcReceiver:
         """Answers what has begun, for a moment, and ends."""
         if self._server is not None:
             await self._server.stop(_STOP_S)
+
+
+def _credentials(certificate: Certificate) -> grpc.ServerCredentials:
+    pair = certificate.key.read_bytes(), certificate.chain.read_bytes()
+    return grpc.ssl_server_credentials([pair])
 
 
 class _Methods(grpc.GenericRpcHandler):

@@ -7,6 +7,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -15,12 +16,14 @@ from spectrace import __version__
 from spectrace.analysis.summary import summarize
 from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.otlp.receive import reasons_of
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
 from spectrace.server.requests import MAX_REQUESTS, Requests
 from spectrace.server.state import (
     LOST_AFTER_S,
     Digest,
     Life,
+    LostSpans,
     RunFacts,
     RunState,
     ServerState,
@@ -75,6 +78,7 @@ class Hub:
     Args:
         store: What the page reads from.
         sink: The same store, where cycles are to be added; None for a recording.
+        meter: Has the metrics; one of its own if not given.
         clock_s: A clock that never goes back, in s.
 
     Attributes:
@@ -93,13 +97,14 @@ class Hub:
         store: CycleSource,
         *,
         sink: CycleStore | None = None,
+        meter: Meter | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.store = store
         self.live = Live()
         self.requests = Requests()
         self.requests.add(store.other_spans(_REMEMBERED_SPANS))
-        self.meter = Meter()
+        self.meter = meter or Meter()
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
         self._sink = sink
@@ -108,6 +113,7 @@ class Hub:
         self._waiting: list[Cycle] = []
         self._waiting_spans: list[OtherSpan] = []
         self._lost_spans = 0
+        self._refused: Counter[str] = Counter()
         self._retain_s = store.stats().retain_s
         source = Source.FILE if sink is None else Source.RECEIVED
         self._entries = {run.run_id: _Entry(run, source) for run in store.runs()}
@@ -118,9 +124,16 @@ class Hub:
         return self._sink is not None
 
     @property
-    def lost_spans(self) -> int:
-        """Spans of others that came and are not stored."""
-        return self._lost_spans + (0 if self._sink is None else self._sink.lost_spans)
+    def lost_spans(self) -> LostSpans:
+        """Spans that were sent here and are not stored."""
+        sink = self._sink
+        with self._lock:
+            return LostSpans(
+                stored=self._lost_spans + (0 if sink is None else sink.lost_spans),
+                problem="" if sink is None else sink.spans_problem,
+                refused=self._refused.total(),
+                reasons=reasons_of(self._refused),
+            )
 
     @property
     def is_behind(self) -> bool:
@@ -206,6 +219,11 @@ class Hub:
             self._waiting_spans += spans
             self._lost_spans += max(0, len(self._waiting_spans) - _WAITING_SPANS)
             del self._waiting_spans[:-_WAITING_SPANS]
+
+    def refuse_spans(self, refused: Counter[str]) -> None:
+        """Counts spans that were sent here and refused, by reason."""
+        with self._lock:
+            self._refused += refused
 
     async def run(self) -> None:
         """Passes on and keeps the state fresh until it is cancelled."""

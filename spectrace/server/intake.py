@@ -53,6 +53,8 @@ class Intake:
 
     def take(self, batch: SpanBatch) -> None:
         """Passes on what is whole; to be called within `decode` only."""
+        if batch.refused:
+            self._hub.refuse_spans(batch.refused)
         if batch.others:
             self._hub.feed_spans(batch.others)
         self._pass_on(self._collector.add(batch, self._clock_s()))

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from spectrace.metrics.meter import Meter
 from spectrace.server.address import HOST
 from spectrace.server.hub import Hub
 from spectrace.server.run import OtlpPorts, PageServer
+from spectrace.server.tls import Certificate
 from spectrace.server.token import Token
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
@@ -25,6 +27,8 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
     port: int | None = None,
     otlp: OtlpPorts | None = None,
     token: Token | None = None,
+    certificate: Certificate | None = None,
+    meter: Meter | None = None,
 ) -> Iterator[tuple[Hub, PageServer]]:
     """A page for cycles that are still to come, at work until the block ends.
 
@@ -36,6 +40,8 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
         port: A port that has to be free; the next free one from the default on if not given.
         otlp: Ports for spans; None for none but the page's own.
         token: What senders and browsers have to show.
+        certificate: What it shows to them; None for no TLS.
+        meter: Has the metrics; one of its own if not given.
 
     Raises:
         SpectraceError: The address, the port or the directory cannot be used.
@@ -44,8 +50,11 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
         store_directory(directory) as chosen,
         closing(CycleStore(chosen, retain_s=retain_s, max_bytes=max_bytes)) as store,
     ):
-        hub = Hub(store, sink=store)
-        with PageServer(hub, host=host, port=port, otlp=otlp, token=token) as server:
+        hub = Hub(store, sink=store, meter=meter)
+        page = PageServer(
+            hub, host=host, port=port, otlp=otlp, token=token, certificate=certificate
+        )
+        with page as server:
             yield hub, server
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from spectrace.model import OtherSpan
+from spectrace.store.source import OtherTrace
 
 MAX_REQUESTS = 500
 """So many are kept, and so much of each: beyond it the oldest goes, the rest is only counted."""
@@ -123,6 +124,15 @@ class Requests:
         return [request.encoded() for request in list(self._by_trace.values())[-count:]]
 
 
+def encode_stored(trace: OtherTrace) -> bytes:
+    """The JSON of a request that lies in the store, as far as its spans were read."""
+    request = _Request(trace.trace_id)
+    for span in trace.spans:
+        request.add(span)
+    request.put_sums(trace)
+    return request.encoded()
+
+
 class _Request:
     """The spans of one trace.
 
@@ -169,6 +179,12 @@ class _Request:
         else:
             self._more += 1
         return True
+
+    def put_sums(self, trace: OtherTrace) -> None:
+        """Takes in what is known of all its spans, where not all of them are here."""
+        self._end_ns = max(self._end_ns, trace.last_ns)
+        self._failed |= trace.failed
+        self._more = max(0, trace.count - len(self._spans))
 
     def encoded(self) -> bytes:
         """The JSON of its `WireRequest`."""

@@ -26,6 +26,7 @@ from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.receiver import PATH
 from spectrace.server.security import QUERY
+from spectrace.server.tls import Certificate
 from spectrace.server.token import Token
 
 if TYPE_CHECKING:  # gRPC takes long to import, and only who receives over it needs it
@@ -60,6 +61,7 @@ class PageServer:
         hosts: Host names that are allowed beside those of loopback.
         otlp: Ports for spans; None for none but the page's own.
         token: What senders and browsers have to show; None for nothing, on loopback only.
+        certificate: What it shows to them, on all ports; None for no TLS.
 
     Attributes:
         port: The port of the page.
@@ -78,19 +80,22 @@ class PageServer:
         hosts: Iterable[str] = (),
         otlp: OtlpPorts | None = None,
         token: Token | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         address = _guarded(resolve(host), token)
         self._hub = hub
         self._token = token
         self._sockets = _listening(address, port, otlp if hub.receives else None)
         self.port, spans_port = (_port_of(self._sockets[place]) for place in (0, -1))
-        self.url = f"http://{address.name()}:{self.port}"
+        scheme = "http" if certificate is None else "https"
+        self.url = f"{scheme}://{address.name()}:{self.port}"
         intake = grpc = None
         if hub.receives:
             intake = Intake(hub)
-            hub.otlp_endpoint = f"http://{address.name()}:{spans_port}{PATH}"
-            grpc = _grpc_receiver(hub, intake, address, otlp, token)
-        self._server = _Server(_config(hub, intake, hosts, token), hub, grpc)
+            hub.otlp_endpoint = f"{scheme}://{address.name()}:{spans_port}{PATH}"
+            if otlp is not None:
+                grpc = _grpc_receiver(hub, intake, address, otlp.grpc, token, certificate)
+        self._server = _Server(_config(hub, intake, hosts, token, certificate), hub, grpc)
         self._thread = threading.Thread(target=self._run, name="spectrace-server", daemon=True)
 
     @property
@@ -198,7 +203,11 @@ _ERRORS = _KeptErrors()
 
 
 def _config(
-    hub: Hub, intake: Intake | None, hosts: Iterable[str], token: Token | None
+    hub: Hub,
+    intake: Intake | None,
+    hosts: Iterable[str],
+    token: Token | None,
+    certificate: Certificate | None,
 ) -> uvicorn.Config:
     logger = logging.getLogger("uvicorn.error")
     logger.propagate = False
@@ -213,6 +222,8 @@ def _config(
         ws="none",
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=1,
+        ssl_certfile=None if certificate is None else certificate.chain,
+        ssl_keyfile=None if certificate is None else certificate.key,
     )
 
 
@@ -232,15 +243,18 @@ def _listening(address: Address, port: int | None, otlp: OtlpPorts | None) -> li
         raise
 
 
-def _grpc_receiver(
-    hub: Hub, intake: Intake, address: Address, otlp: OtlpPorts | None, token: Token | None
-) -> GrpcReceiver | None:
-    if otlp is None:
-        return None
+def _grpc_receiver(  # noqa: PLR0913, PLR0917 - as the receiver itself
+    hub: Hub,
+    intake: Intake,
+    address: Address,
+    port: int | None,
+    token: Token | None,
+    certificate: Certificate | None,
+) -> GrpcReceiver:
     with silent():
         from spectrace.server.grpc_receiver import GrpcReceiver  # noqa: PLC0415 - as above
 
-    return GrpcReceiver(hub, intake, address, otlp.grpc, token)
+    return GrpcReceiver(hub, intake, address, port, token, certificate)
 
 
 def _guarded(address: Address, token: Token | None) -> Address:

@@ -72,7 +72,7 @@ class Guard:
         # Of a token that was typed in as it is: a plus sign means a space there, and it has none.
         shown = QueryParams(scope["query_string"]).get(QUERY, "").replace(" ", "+")
         if scope["method"] == "GET" and self._token.equals(shown):
-            return _remembering(scope["path"], self._token)
+            return _remembering(scope, self._token)
         return _asking(scope["path"], headers.get("content-type"))
 
 
@@ -83,10 +83,16 @@ def _shows(headers: Headers, token: Token) -> bool:
     return any(map(token.is_remembered_in, headers.getlist("cookie")))
 
 
-def _remembering(path: str, token: Token) -> Response:
+def _remembering(scope: Scope, token: Token) -> Response:
     """Sends a browser on to the same place without the token in its address."""
-    answer = RedirectResponse("/" + path.lstrip("/"), 303)
-    answer.set_cookie(token.cookie_name, token.cookie_value, httponly=True, samesite="strict")
+    answer = RedirectResponse("/" + scope["path"].lstrip("/"), 303)
+    answer.set_cookie(
+        token.cookie_name,
+        token.cookie_value,
+        secure=scope["scheme"] == "https",
+        httponly=True,
+        samesite="strict",
+    )
     return answer
 
 

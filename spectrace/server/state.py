@@ -136,14 +136,30 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     stored: Stored
 
 
+class LostSpans(msgspec.Struct, frozen=True, kw_only=True):
+    """Spans that were sent here and are not stored.
+
+    Attributes:
+        stored: Spans of others that could not be stored.
+        problem: Why the last of them could not be written, a sentence; empty where they could.
+        refused: Spans that were refused, and their sender was told so.
+        reasons: Why, a sentence; empty where none was.
+    """
+
+    stored: int = 0
+    problem: str = ""
+    refused: int = 0
+    reasons: str = ""
+
+
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the page knows at once; `lost_spans` of others came and are not stored."""
+    """Everything that the page knows at once."""
 
     version: str
     runs: tuple[RunState, ...]
     otlp_endpoint: str | None
     grpc_endpoint: str | None
-    lost_spans: int
+    lost_spans: LostSpans
 
 
 def life_of(source: Source, host: str, quiet_s: float) -> tuple[Life, str]:

@@ -16,6 +16,7 @@ from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store import schema
 from spectrace.store.columns import Batch, Row, batch, cycles_of, span_of
 from spectrace.store.recent import GroupKey
+from spectrace.store.source import OtherTrace, TraceKey
 
 if TYPE_CHECKING:  # it takes long to import, and most readers need none of it
     from pyarrow import RecordBatchReader
@@ -37,6 +38,16 @@ _ORDER = {
     "requests": "id, place",
 }
 _SPANS = "spans"
+# What a receiver writes is whole and short; a file that somebody else made may hold anything.
+_MOST_SHOWN = 256  # characters of a text
+_DEFAULTS = {
+    "VARCHAR": f"coalesce(left({{0}}, {_MOST_SHOWN}), '')",
+    "BIGINT": "coalesce({0}, 0)",
+    "BOOLEAN": "coalesce({0}, false)",
+}
+_SHOWN_SPAN = ", ".join(
+    _DEFAULTS[column.type].format(column.name) for column in schema.TABLES[_SPANS]
+)
 _NOT_OURS = "its tables are not those of spectrace"
 
 
@@ -203,10 +214,58 @@ class Database:
         [(last,)] = self._rows(f"SELECT coalesce(max(end_ns), 0) FROM {self._spans(name)}", [])
         return int(last)
 
-    def other_spans(self, name: str, above: int) -> list[OtherSpan]:
-        """The spans of others in a file that have higher places than `above`, by these."""
-        query = f"SELECT * FROM {self._spans(name)} WHERE place > ? ORDER BY place"
-        return [span_of(row) for row in self._rows(query, [above])]
+    def other_spans(self, name: str, above: int, limit: int) -> list[OtherSpan]:
+        """The `limit` last spans of others in a file that have places above `above`, by these."""
+        query = (
+            f"SELECT {_SHOWN_SPAN} FROM {self._spans(name)} WHERE place > ? "
+            "ORDER BY place DESC LIMIT ?"
+        )
+        return [span_of(row) for row in reversed(self._rows(query, [above, limit]))]
+
+    def other_traces(
+        self, names: Sequence[str], before: TraceKey, limit: int, spans: int
+    ) -> list[OtherTrace]:
+        """The traces of several files as `CycleSource.other_traces` gives them."""
+        if not names:
+            return []
+        every = " UNION ALL ".join(f"SELECT * FROM {self._spans(name)}" for name in names)
+        keys = self._rows(
+            f"SELECT trace_id, min(start_ns) AS first_ns FROM ({every}) "
+            "WHERE start_ns >= 0 AND length(trace_id) = 32 GROUP BY trace_id "
+            "HAVING (first_ns < $1 OR (first_ns = $1 AND trace_id < $2)) "
+            "AND regexp_full_match(trace_id, '[0-9a-f]+') "
+            "ORDER BY first_ns DESC, trace_id DESC LIMIT $3",
+            [*before, limit],
+        )
+        chosen = f"({every}) WHERE trace_id IN (SELECT unnest($1::VARCHAR[]))"
+        ids = [trace_id for trace_id, _ in keys]
+        sums = {
+            trace_id: values
+            for trace_id, *values in self._rows(
+                "SELECT trace_id, coalesce(max(end_ns), 0), coalesce(bool_or(failed), false), "
+                f"count(DISTINCT span_id) FROM {chosen} GROUP BY trace_id",
+                [ids],
+            )
+        }
+        found: dict[str, list[OtherSpan]] = {trace_id: [] for trace_id in ids}
+        for row in self._rows(
+            f"SELECT {_SHOWN_SPAN} FROM {chosen} QUALIFY row_number() OVER "
+            "(PARTITION BY trace_id ORDER BY parent_id <> '', place) <= $2 ORDER BY place",
+            [ids, spans],
+        ):
+            span = span_of(row)
+            found[span.trace_id].append(span)
+        return [
+            OtherTrace(
+                trace_id=trace_id,
+                first_ns=first_ns,
+                last_ns=sums[trace_id][0],
+                failed=sums[trace_id][1],
+                count=sums[trace_id][2],
+                spans=found[trace_id],
+            )
+            for trace_id, first_ns in keys
+        ]
 
     def versions(self, name: str, key: GroupKey, below: int, limit: int) -> list[tuple[int, int]]:
         """Numbers below `below` and the id of their newest version, the highest number first."""
@@ -346,7 +405,13 @@ class Database:
         return f"(SELECT {self._selection(name, _SPANS)} WHERE false)"
 
     def _rows(self, query: str, parameters: list[Any]) -> list[Row]:
-        return self._connection.execute(query, parameters).fetchall()
+        try:
+            return self._connection.execute(query, parameters).fetchall()
+        except duckdb.OutOfMemoryException as error:
+            raise SpectraceError(
+                f"What was asked of the store does not fit into {_SETTINGS['memory_limit']}: one "
+                "of its files is damaged, or none that spectrace wrote."
+            ) from error
 
     def close(self) -> None:
         """Closes all files."""

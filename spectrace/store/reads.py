@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.shelf import Shelf
-from spectrace.store.source import PAGE, Stats
+from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
 
 _Result = TypeVar("_Result")
 
@@ -53,6 +53,10 @@ class ShelfReads(ABC):
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """As `CycleSource.other_spans`."""
         return self._ask(lambda: self._shelf.other_spans(limit))
+
+    def other_traces(self, before: TraceKey | None, limit: int, spans: int) -> list[OtherTrace]:
+        """As `CycleSource.other_traces`."""
+        return self._ask(lambda: self._shelf.other_traces(before, limit, spans))
 
     def stats(self, run_id: str | None = None) -> Stats:
         """As `CycleSource.stats`."""

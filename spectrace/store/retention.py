@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -21,7 +21,11 @@ class Aged(Protocol):
 
     @property
     def newest_ns(self) -> int:
-        """Time of its newest cycle, in ns."""
+        """Time of its newest cycle or span of others, in ns."""
+
+    @property
+    def cycles_ns(self) -> int:
+        """Time of its newest cycle, in ns, 0 if it has none."""
 
     @property
     def bytes(self) -> int:
@@ -32,11 +36,16 @@ class Aged(Protocol):
         """Cycles in it."""
 
 
+_Held = TypeVar("_Held", bound=Aged)
+
+
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How much is kept.
 
-    A cycle is kept for at least `retain_ns`, counted back from the newest cycle or span of
-    others, unless the size forbids it, and for at most `retain_ns` + `slice_ns`.
+    A cycle is kept for at least `retain_ns`, counted back from the newest cycle, unless the size
+    forbids it, and for at most `retain_ns` + `slice_ns`. Spans of others, whose makers we do not
+    know, push no cycle out by their times. They are kept as long, counted back from the newest
+    cycle or span.
 
     Attributes:
         retain_ns: Age in ns.
@@ -72,18 +81,23 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         late = (place for place, time_ns in enumerate(times_ns) if time_ns >= until_ns)
         return next(late, len(times_ns))
 
-    def expired(self, slices: Sequence[Aged]) -> int:
-        """How many of the oldest slices have to go; the last one always stays.
+    def expired(self, slices: Sequence[_Held]) -> list[_Held]:
+        """The slices that have to go; the last one always stays.
+
+        For the sake of the size those without cycles go first.
 
         Args:
             slices: In the order in which they were opened.
         """
-        if not slices:
-            return 0
-        since_ns = max(held.newest_ns for held in slices) - self.retain_ns
+        newest_ns = max((held.newest_ns for held in slices), default=0)
+        newest_cycle_ns = max((held.cycles_ns for held in slices), default=0)
         size = sum(held.bytes for held in slices)
-        for place, held in enumerate(slices[:-1]):
-            if held.newest_ns >= since_ns and size <= self.max_bytes:
-                return place
-            size -= held.bytes
-        return len(slices) - 1
+        gone = []
+        for held in sorted(slices[:-1], key=lambda held: held.cycles_ns > 0):
+            is_fresh = held.newest_ns >= newest_ns - self.retain_ns
+            if held.cycles_ns > 0:
+                is_fresh |= held.cycles_ns >= newest_cycle_ns - self.retain_ns
+            if size > self.max_bytes or not is_fresh:
+                size -= held.bytes
+                gone.append(held)
+        return gone

@@ -11,7 +11,7 @@ import msgspec
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.database import Database, Span, log_of
 from spectrace.store.recent import GroupKey
-from spectrace.store.source import PAGE, Stats
+from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
 
 _MOST = (1 << 63) - 1
 
@@ -23,7 +23,8 @@ class Slice(msgspec.Struct, kw_only=True):
         path: The file.
         name: What it is attached as.
         opened_ns: Time of its first cycle, in ns.
-        newest_ns: Time of its newest cycle, in ns.
+        newest_ns: Time of its newest cycle or span of others, in ns.
+        cycles_ns: Time of its newest cycle, in ns, 0 if it has none.
         bytes: Size of the file and its log.
         spans: What it holds of each group.
         seen: The numbers of each group, for the two newest slices of a live store.
@@ -34,6 +35,7 @@ class Slice(msgspec.Struct, kw_only=True):
     name: str
     opened_ns: int
     newest_ns: int
+    cycles_ns: int = 0
     bytes: int = 0
     spans: dict[GroupKey, Span]
     seen: dict[GroupKey, set[int]] = msgspec.field(default_factory=dict)
@@ -77,13 +79,13 @@ class Shelf:
         spans = self.database.spans(name)
         runs = {run.run_id: run for run in self.database.runs(name)}
         self.known |= runs
+        cycles_ns = max((span.last_ns for span in spans.values()), default=0)
         held = Slice(
             path=path,
             name=name,
             opened_ns=min((span.first_ns for span in spans.values()), default=0),
-            newest_ns=max(
-                [self.database.last_span_ns(name), *(span.last_ns for span in spans.values())]
-            ),
+            newest_ns=max(self.database.last_span_ns(name), cycles_ns),
+            cycles_ns=cycles_ns,
             spans=spans,
             runs=set(runs),
         )
@@ -187,9 +189,17 @@ class Shelf:
         last = max((self.database.last_place(part.name) for part in self.slices), default=-1)
         newest: dict[tuple[str, str], OtherSpan] = {}
         for part in self.slices:
-            for span in self.database.other_spans(part.name, last - limit):
+            for span in self.database.other_spans(part.name, last - limit, limit):
                 newest.setdefault((span.trace_id, span.span_id), span)
+            # Places tell each span apart, but not in a file that somebody else has made.
+            for key in list(newest)[:-limit]:
+                del newest[key]
         return list(newest.values())
+
+    def other_traces(self, before: TraceKey | None, limit: int, spans: int) -> list[OtherTrace]:
+        """As `CycleSource.other_traces`."""
+        names = [part.name for part in self.slices]
+        return self.database.other_traces(names, before or (_MOST, ""), limit, spans)
 
     def _spans(self, run_id: str | None) -> list[tuple[GroupKey, Span]]:
         return [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from spectrace.model import Cycle, OtherSpan, Run
 
 PAGE = 200  # cycles that a read gives when nobody says how many
+
+TraceKey: TypeAlias = tuple[int, str]
+"""When the first span of a trace began, UNIX time in ns, and the trace's id."""
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +27,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         retain_s: Age in s up to which cycles are kept; None where nothing is ever dropped.
         lost: Cycles that were to be written and could not be.
         lost_spans: Spans of others likewise.
-        problem: Why the last write failed; empty where it did not.
+        problem: Why the last cycles could not be written; empty where they could.
+        spans_problem: The same of spans of others.
     """
 
     cycles: int
@@ -37,6 +41,32 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     lost_spans: int = 0
     problem: str = ""
+    spans_problem: str = ""
+
+
+class OtherTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """Spans of others that belong together.
+
+    Attributes:
+        trace_id: 32 hexadecimal digits.
+        first_ns: UNIX time in ns at which the first of them began.
+        last_ns: UNIX time in ns at which the last of them ended.
+        failed: One of them failed.
+        count: How many there are, each counted once.
+        spans: Some of them: those without a parent before others, then as they came.
+    """
+
+    trace_id: str
+    first_ns: int
+    last_ns: int
+    failed: bool
+    count: int
+    spans: list[OtherSpan]
+
+    @property
+    def key(self) -> TraceKey:
+        """By which traces are in order."""
+        return self.first_ns, self.trace_id
 
 
 class CycleSource(Protocol):
@@ -72,6 +102,15 @@ class CycleSource(Protocol):
 
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """Spans of others among the `limit` that came last, each once, the oldest first."""
+
+    def other_traces(self, before: TraceKey | None, limit: int, spans: int) -> list[OtherTrace]:
+        """Traces of others by their keys, the one that began last first.
+
+        Args:
+            before: Only those with lower keys; None for all.
+            limit: How many at most.
+            spans: How many spans of each at most.
+        """
 
     def stats(self, run_id: str | None = None) -> Stats:
         """What is stored of one run, or of all."""

@@ -39,9 +39,10 @@ class CycleStore(ShelfReads):
     Args:
         directory: Made if need be, mode 0700; otherwise empty or left by another store,
             whose cycles are then here.
-        retain_s: Age in s up to which cycles are kept, counted from the newest cycle or
-            span of others.
-        max_bytes: Size of all files; the oldest cycles go first.
+        retain_s: Age in s up to which cycles are kept, counted from the newest cycle, and spans
+            of others, counted from the newest of both.
+        max_bytes: Size of all files; the oldest go first, those with spans of others alone
+            before those with cycles.
         slice_s: Time in s that one file covers; a tenth of `retain_s` if not given.
         clock_ns: UNIX time in ns.
 
@@ -68,7 +69,7 @@ class CycleStore(ShelfReads):
         self._pending: list[Cycle] = []
         self._pending_spans: list[OtherSpan] = []
         self._lost = self._lost_spans = 0
-        self._problem = ""
+        self._problem = self._spans_problem = ""
         self._asked = False
         self._closed = False
         self._written_s = time.monotonic()
@@ -130,6 +131,11 @@ class CycleStore(ShelfReads):
         return self._lost_spans + self._writer.refused_spans
 
     @property
+    def spans_problem(self) -> str:
+        """Why the last spans of others could not be written, or nothing; never waits."""
+        return self._spans_problem
+
+    @property
     def is_behind(self) -> bool:
         """Whether half of the cycles or spans that can wait to be written do."""
         cycles, spans = len(self._pending), len(self._pending_spans)
@@ -149,21 +155,26 @@ class CycleStore(ShelfReads):
             self._asked = False
             self._written_s = time.monotonic()
             self._lock.notify_all()
-        no_cycles = self._failure(self._writer.write, cycles)
-        no_spans = self._failure(self._writer.write_spans, spans)
-        self._lost += len(cycles) if no_cycles else 0
-        self._lost_spans += len(spans) if no_spans else 0
-        if cycles or spans or no_cycles:
-            self._problem = no_cycles or no_spans
+        no_cycles = self._failure("Cycles", self._writer.write, cycles)
+        no_spans = self._failure("Spans of others", self._writer.write_spans, spans)
+        with self._lock:
+            self._lost += len(cycles) if no_cycles else 0
+            self._lost_spans += len(spans) if no_spans else 0
+            if cycles or no_cycles:
+                self._problem = no_cycles
+            if spans:
+                self._spans_problem = no_spans
 
-    def _failure(self, write: Callable[[Sequence[_Item]], None], items: Sequence[_Item]) -> str:
+    def _failure(
+        self, what: str, write: Callable[[Sequence[_Item]], None], items: Sequence[_Item]
+    ) -> str:
         """Writes; returns why it could not be done, or nothing."""
         try:
             write(items)
         except Exception as error:  # noqa: BLE001 - whatever it was, the next ones are tried
             self._writer.recover()
             return (
-                f"Cycles could not be stored ({str(error).splitlines()[0]}): make room where "
+                f"{what} could not be stored ({str(error).splitlines()[0]}): make room where "
                 f"{self._directory} lies, or start again with --store on another disk."
             )
         return ""
@@ -179,8 +190,8 @@ class CycleStore(ShelfReads):
             SpectraceError: It could not be written, as on a full disk.
         """
         self._do(self._write)
-        if self._problem:
-            raise SpectraceError(self._problem)
+        if problem := self._problem or self._spans_problem:
+            raise SpectraceError(problem)
 
     def _do(self, work: Callable[[], _Result]) -> _Result:
         try:
@@ -218,6 +229,7 @@ class CycleStore(ShelfReads):
             lost=self._lost + self._writer.refused,
             lost_spans=self.lost_spans,
             problem=self._problem,
+            spans_problem=self._spans_problem,
         )
 
     def save(self, path: Path, *, force: bool = False) -> None:

@@ -75,6 +75,7 @@ class SliceWriter:
             self.shelf.take_in(path, _name(path), read_only=False)
             held = self.shelf.slices[-1]  # what a clock that runs ahead says is not the time
             held.newest_ns = min(held.newest_ns, self._clock_ns())
+            held.cycles_ns = min(held.cycles_ns, self._clock_ns())
 
     def put_run(self, run: Run) -> None:
         """Remembers a run; it is written down with the next cycles, or at `write_runs`."""
@@ -104,7 +105,7 @@ class SliceWriter:
         self._drop_expired()
 
     def write_spans(self, spans: Sequence[OtherSpan]) -> None:
-        """The same for spans of others, which stay as long as cycles of their time.
+        """The same for spans of others, which push no cycles out.
 
         Raises:
             duckdb.Error: The disk is full, or a file cannot be written.
@@ -201,13 +202,14 @@ class SliceWriter:
             seen = current.seen.setdefault(key, set())
             is_new = cycle.number not in seen and cycle.number not in before.get(key, ())
             seen.add(cycle.number)
+            current.cycles_ns = max(current.cycles_ns, self._time_ns(cycle))
             _widen(current.spans, key, cycle, is_new=is_new)
         for run_id in {cycle.run_id for cycle in cycles} - current.runs:
             if run_id in self.shelf.known:
                 self._fresh_runs.setdefault(run_id, self.shelf.known[run_id])
 
     def _drop_expired(self) -> None:
-        for part in self.shelf.slices[: self._retention.expired(self.shelf.slices)]:
+        for part in self._retention.expired(self.shelf.slices):
             self.shelf.slices.remove(part)
             self._database.detach(part.name)
             log_of(part.path).unlink(missing_ok=True)

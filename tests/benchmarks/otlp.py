@@ -10,7 +10,8 @@ and exporter to a collector in another process that counts them, by `--protocol`
 cycles/s and every one is sent; `cpu_share_sampled` with one cycle in 10; `cpu_share_reading`
 with no exporter at all, to tell what reading takes of these. `spans_per_cycle` says how
 large the cycles are, `lost_spans` must be 0. `exit_dead_s`: from Ctrl-C to the end of `spectrace
-attach`, where nobody listens, the longest of five.
+attach`, which sends traces and metrics to where nobody listens, the longest of five;
+`exit_hanging_s` the same where connections are taken and never answered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -33,6 +33,7 @@ from spectrace_exporters.otlp import OtlpExporter
 
 from tests.helpers.command import start
 from tests.helpers.counting_collector import counting
+from tests.helpers.no_endpoint import listening
 from tests.helpers.otlp_in_speed import measure
 from tests.helpers.ring_source import (
     SPANS_OF_A_RANK,
@@ -59,6 +60,7 @@ AIMS = {
     "cpu_share_full": 0.70,
     "cpu_share_sampled": 0.12,
     "exit_dead_s": 1.0,
+    "exit_hanging_s": 1.0,
 }
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where real rings are
 
@@ -135,12 +137,14 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-def leaving(protocol: str) -> float:
+def leaving(protocol: str, behave: str) -> float:
     """How long the command takes to end after Ctrl-C, in s, where nobody takes its cycles."""
-    with tempfile.TemporaryDirectory() as path, SimulatedServer(Path(path), "TP0") as server:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        sends = ["--otlp-endpoint", dead, "--otlp-protocol", protocol]
+    with (
+        tempfile.TemporaryDirectory() as path,
+        SimulatedServer(Path(path), "TP0") as server,
+        listening(behave) as url,
+    ):
+        sends = ["--otlp-endpoint", url, "--otlp-protocol", protocol, "--otlp-metrics", "same"]
         process = start("attach", str(server.pid), "--json", "--no-page", *sends)
         assert process.stdout is not None
         for _ in range(3):  # a report each second
@@ -157,7 +161,8 @@ def sending(protocol: str) -> Found:
     found["cpu_share_full"] = round(cpu_share(protocol, 1), 3)
     found["cpu_share_sampled"] = round(cpu_share(protocol, SAMPLE_EVERY), 3)
     found["cpu_share_reading"] = round(cpu_share(protocol, None), 3)
-    found["exit_dead_s"] = round(max(leaving(protocol) for _ in range(LEAVINGS)), 2)
+    for name, behave in (("exit_dead_s", "dead"), ("exit_hanging_s", "mute")):
+        found[name] = round(max(leaving(protocol, behave) for _ in range(LEAVINGS)), 2)
     return found
 
 

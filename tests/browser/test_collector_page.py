@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -78,6 +79,16 @@ def test_requests_of_others_stand_beside_the_cycles(collector: Collector, page: 
     expect(served.locator("td").nth(3)).to_have_text(str(CYCLES))
     expect(served.locator(".spans i")).to_have_count(2)
     expect(rows.filter(has_text="aborted")).to_contain_text("failed")
+
+
+def test_spans_that_are_refused_are_told_with_the_reason(collector: Collector, page: Page) -> None:
+    """Apart from cycles that are lost, and before there is a run to speak of."""
+    span = {"traceId": "1" * 32, "spanId": "", "startTimeUnixNano": 1, "endTimeUnixNano": 2}
+    body = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    assert httpx.post(collector.http, json=body, headers=SHOWN).status_code == 200
+    page.goto(collector.server.entrance)
+    told = page.locator(".notice", has_text="1 span refused.")
+    expect(told).to_contain_text("the span id is not 8 bytes", timeout=PAGE_TIMEOUT_MS)
 
 
 def test_without_the_token_there_is_no_page(collector: Collector, page: Page) -> None:

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from spectrace.server.hub import Hub
 from spectrace.server.run import OtlpPorts, PageServer
+from spectrace.server.tls import Certificate
 from spectrace.server.token import Token
 from spectrace.store.store import CycleStore
 
@@ -59,12 +60,16 @@ class Collector:
 
 
 @contextmanager
-def collecting(directory: Path, token: Token | None = None) -> Iterator[Collector]:
+def collecting(
+    directory: Path, token: Token | None = None, certificate: Certificate | None = None
+) -> Iterator[Collector]:
     """A collector on free ports of loopback, with an empty store."""
     store = CycleStore(directory, retain_s=1e12, max_bytes=1 << 30)
     try:
         hub = Hub(store, sink=store)
-        with PageServer(hub, port=0, otlp=ANY_PORTS, token=token) as server:
+        with PageServer(
+            hub, port=0, otlp=ANY_PORTS, token=token, certificate=certificate
+        ) as server:
             yield Collector(server, hub, store)
     finally:
         store.close()

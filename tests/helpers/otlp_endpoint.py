@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
@@ -27,6 +26,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from spectrace.server.tls import Certificate
 
 GRPC, PROTOBUF, JSON = "grpc", "http/protobuf", "http/json"
 PROTOCOLS = (GRPC, PROTOBUF, JSON)
@@ -120,18 +121,6 @@ def response(answer: Answer) -> ExportTraceServiceResponse:
     )
 
 
-class Certificate(NamedTuple):
-    """A certificate for localhost that signs itself, and its key.
-
-    Attributes:
-        file: The certificate.
-        key: Its key.
-    """
-
-    file: Path
-    key: Path
-
-
 @contextmanager
 def serving(
     protocol: str,
@@ -159,8 +148,8 @@ def _serving_http(endpoint: Endpoint, port: int, certificate: Certificate | None
         server.endpoint = endpoint
         endpoint.url = _url(server.server_port, certificate)
         if certificate is not None:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate.file)
-            context.load_cert_chain(certificate.file, certificate.key)
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate.chain)
+            context.load_cert_chain(certificate.chain, certificate.key)
             context.verify_mode = ssl.CERT_REQUIRED
             context.sslsocket_class = _Accepted
             server.tls = context
@@ -269,7 +258,7 @@ def _serving_grpc(endpoint: Endpoint, port: int, certificate: Certificate | None
     if certificate is None:
         port = server.add_insecure_port(address)
     else:
-        chain, key = certificate.file.read_bytes(), certificate.key.read_bytes()
+        chain, key = certificate.chain.read_bytes(), certificate.key.read_bytes()
         credentials = grpc.ssl_server_credentials([(key, chain)], chain, require_client_auth=True)
         port = server.add_secure_port(address, credentials)
     endpoint.url = _url(port, certificate)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.command import TIMEOUT_S, start
-from tests.helpers.otlp_endpoint import GRPC, PROTOBUF, PROTOCOLS, serving
+from tests.helpers.no_endpoint import BEHAVIOURS, listening
+from tests.helpers.otlp_endpoint import PROTOBUF, PROTOCOLS, serving
 from tests.helpers.simulated_server import SimulatedServer
 
 REQUEST_S = 60  # so long a request would wait for its answer
@@ -77,24 +77,22 @@ def test_one_cycle_in_ten_and_those_that_are_slow(server: SimulatedServer) -> No
     assert found[-1]["exported"]["unsampled_cycles"] > len(numbers)
 
 
-@pytest.mark.parametrize("protocol", [GRPC, PROTOBUF])
-@pytest.mark.parametrize("behave", ["dead", "mute"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("behave", BEHAVIOURS)
 def test_it_leaves_at_once_where_nobody_takes_the_cycles(
     server: SimulatedServer, protocol: str, behave: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every cycle is counted as lost, the server is as it was, and leaving takes no timeout."""
+    """All is counted as lost, cycles and metrics; the server is as it was; it takes no timeout."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", str(REQUEST_S))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        if behave == "dead":
-            taken.close()
-        arguments = ["--otlp-endpoint", url, "--otlp-protocol", protocol]
+    with listening(behave) as url:
+        arguments = ["--otlp-endpoint", url, "--otlp-protocol", protocol, "--otlp-metrics", "same"]
         found, said, took_s = reports(str(server.pid), *arguments, enough=3)
 
     exported = found[-1]["exported"]
     assert exported["sent_spans"] == 0
     assert exported["lost_cycles"] >= found[-1]["summary"]["cycles"] > 0
     assert f"{exported['lost_spans']} spans are lost" in said
+    assert "the last metrics did not arrive" in said
     assert took_s < REQUEST_S / 2  # the benchmark has the figure
     assert server.untouched()
 

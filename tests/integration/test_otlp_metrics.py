@@ -45,7 +45,7 @@ _ALONE = """
 import sys
 from spectrace.metrics.meter import Meter
 from spectrace_exporters.otlp_metrics import OtlpMetrics
-stats = OtlpMetrics(sys.argv[1], Meter().read, protocol="grpc").close(timeout_s=1.0)
+stats = OtlpMetrics(sys.argv[1], Meter().read, protocol="grpc").close(timeout_s=20.0)
 sys.exit(f"it arrived: {stats}" if stats.sent else 0)
 """
 
@@ -215,6 +215,30 @@ def test_a_mute_endpoint_is_given_up_within_a_second(
     assert pusher.close() == stats
 
 
+def test_the_end_pushes_what_came_after_it_was_announced(backend: Endpoint, meter: Meter) -> None:
+    """Once when the end is announced, and once more with what has come until it is there."""
+    more = [cycle_of(number, ranks=3) for number in range(40, 50)]
+    pusher = OtlpMetrics(backend.url, meter.read, interval_s=600)
+    pusher.finish()
+    wait_until(lambda: pusher.stats.sent == 1)
+    meter.add(more)
+    meter.settle()
+    stats = pusher.close(timeout_s=20.0)
+
+    assert (stats.sent, stats.failed, len(backend.requests)) == (2, 0, 2)
+    assert_equal_sums(backend.requests[0], Expected(CYCLES))
+    assert_equal_sums(backend.requests[1], Expected(CYCLES + more))
+
+
+def test_an_end_that_was_announced_may_be_late(backend: Endpoint, meter: Meter) -> None:
+    """What was pushed at the announcement is over; closing much later has its own time."""
+    pusher = OtlpMetrics(backend.url, meter.read, interval_s=600)
+    pusher.finish()
+    wait_until(lambda: pusher.stats.sent == 1)
+    time.sleep(1.0)
+    assert pusher.close(timeout_s=1.0).loss() == ""
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -331,14 +355,16 @@ def test_the_protocol_that_is_named_goes_before_that_of_the_environment(
     assert stats.sent == len(service.requests) == 1
 
 
-def test_grpc_writes_nothing_onto_the_terminal(dead_url: str) -> None:
+def test_grpc_writes_nothing_onto_the_terminal() -> None:
     """Not even where nothing else has set it up: in a process of its own, with TLS to no TLS."""
-    done = subprocess.run(
-        [sys.executable, "-c", _ALONE, dead_url.replace("http:", "https:")],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    with receiving_grpc() as (url, service):
+        done = subprocess.run(
+            [sys.executable, "-c", _ALONE, url.replace("http:", "https:")],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert not service.requests
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

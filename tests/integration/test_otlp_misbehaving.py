@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from spectrace_exporters import ExportStats
 from spectrace_exporters.otlp import OtlpExporter
 
 from spectrace.otlp.shape import span_count
+from tests.helpers.no_endpoint import BEHAVIOURS, free_port, listening
 from tests.helpers.otlp_endpoint import (
-    GRPC,
     PROTOBUF,
     PROTOCOLS,
     Answer,
@@ -240,13 +237,6 @@ def test_who_answered_before_and_now_hangs_is_given_up_early() -> None:
     assert 2 < took_s < 12  # 3, and not 16
 
 
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def wait_for_error(exporter: OtlpExporter) -> None:
     """Waits until it has tried in vain."""
     deadline_s = time.monotonic() + 10
@@ -255,38 +245,8 @@ def wait_for_error(exporter: OtlpExporter) -> None:
         time.sleep(0.01)
 
 
-@contextmanager
-def listening(behave: str) -> Iterator[str]:
-    """An address: `dead`, or of somebody who takes connections, then `mute` or `half-closed`."""
-    if behave == "dead":
-        yield f"http://127.0.0.1:{free_port()}"
-        return
-    stop = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        kept: list[socket.socket] = []
-
-        def accept() -> None:
-            while not stop.is_set():
-                try:
-                    connection, _ = server.accept()
-                except TimeoutError:
-                    continue
-                kept.append(connection)
-                if behave == "half-closed":
-                    connection.shutdown(socket.SHUT_WR)  # it reads on and never says anything
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        stop.set()
-        thread.join()
-        for connection in kept:
-            connection.close()
-
-
-@pytest.mark.parametrize("protocol", [GRPC, PROTOBUF])
-@pytest.mark.parametrize("behave", ["mute", "half-closed", "dead"])
+@EACH_PROTOCOL
+@pytest.mark.parametrize("behave", BEHAVIOURS)
 def test_who_never_answers_costs_what_was_sent_and_no_time(
     protocol: str, behave: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

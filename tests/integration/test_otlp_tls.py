@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from spectrace_exporters.otlp import OtlpExporter
 
 from spectrace.errors import SpectraceError
-from tests.helpers.otlp_endpoint import GRPC, PROTOCOLS, Certificate, serving
+from spectrace.server.tls import Certificate
+from tests.helpers.certificates import make_certificate
+from tests.helpers.otlp_endpoint import GRPC, PROTOCOLS, serving
 from tests.helpers.recorded import cycle_of, run_of
 
 PREFIX = "OTEL_EXPORTER_OTLP"
@@ -17,18 +18,8 @@ PREFIX = "OTEL_EXPORTER_OTLP"
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """One for localhost, good for today."""
-    folder = tmp_path_factory.mktemp("tls")
-    made = Certificate(folder / "certificate.pem", folder / "key.pem")
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    files = ["-keyout", str(made.key), "-out", str(made.file)]
-    subprocess.run(
-        ["openssl", "req", "-x509", *kind, *names, *files],  # noqa: S607 - wherever it lies
-        check=True,
-        capture_output=True,
-    )
-    return made
+    """One that signs itself."""
+    return make_certificate(tmp_path_factory.mktemp("tls"), signer=None)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -37,9 +28,10 @@ def test_both_sides_show_their_certificates(
 ) -> None:
     """A variable for traces comes before the one for all signals, each for itself."""
     monkeypatch.setenv(f"{PREFIX}_CERTIFICATE", "/no/such/file")
-    monkeypatch.setenv(f"{PREFIX}_TRACES_CERTIFICATE", str(certificate.file))
+    monkeypatch.setenv(f"{PREFIX}_TRACES_CERTIFICATE", str(certificate.chain))
     monkeypatch.setenv(f"{PREFIX}_CLIENT_KEY", str(certificate.key))
-    monkeypatch.setenv(f"{PREFIX}_CLIENT_CERTIFICATE", str(certificate.file))
+    monkeypatch.setenv(f"{PREFIX}_CLIENT_CERTIFICATE", str(certificate.chain))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/file")  # is about other things
     with serving(protocol, certificate=certificate) as endpoint:
         exporter = OtlpExporter(endpoint.url, run_of(), protocol=protocol, interval_s=0.0)
         exporter.add([cycle_of(1)])

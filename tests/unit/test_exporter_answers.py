@@ -88,10 +88,17 @@ def test_a_refusal_says_what_to_do_where_it_is_known() -> None:
         ("10.0.0.1:4317", False),
     ],
 )
-def test_a_proxy_does_not_get_what_is_for_this_machine(url: str, own: bool) -> None:
+def test_a_proxy_does_not_get_what_is_for_this_machine(
+    url: str, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """HTTP_PROXY and its like are read for other machines only."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("all_proxy", "http://proxy:3128")
     assert is_loopback(url) is own
-    assert HttpSender(url, HTTP_PROTOBUF, Settings())._session.trust_env is not own
+    if "://" in url:  # as it has to be for HTTP
+        session = HttpSender(url, HTTP_PROTOBUF, Settings())._session
+        assert ("http://proxy:3128" in session.proxies.values()) is not own
 
 
 class Refusal(grpc.RpcError):

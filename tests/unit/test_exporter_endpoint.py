@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spectrace_exporters._endpoint import GRPC, protocol_of, traces_endpoint
+from spectrace_exporters._endpoint import GRPC, HTTP_PROTOBUF, TRACES, endpoint_of, protocol_of
+from spectrace_exporters._variables import Variables
 
 from spectrace.errors import SpectraceError
 
-TRACES = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+OWN = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 GENERAL = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
@@ -22,10 +23,10 @@ GENERAL = "OTEL_EXPORTER_OTLP_ENDPOINT"
         ("http://[::1]:4318", {}, "http://[::1]:4318/v1/traces"),
         (None, {GENERAL: "http://h:1"}, "http://h:1/v1/traces"),
         (None, {GENERAL: "http://h:1/base/"}, "http://h:1/base/v1/traces"),
-        (None, {TRACES: "http://h:2"}, "http://h:2"),
-        (None, {TRACES: "http://h:2/x", GENERAL: "http://h:1"}, "http://h:2/x"),
-        ("http://f", {TRACES: "http://h:2/x", GENERAL: "http://h:1"}, "http://f/v1/traces"),
-        (None, {TRACES: "", GENERAL: ""}, "http://localhost:4318/v1/traces"),
+        (None, {OWN: "http://h:2"}, "http://h:2"),
+        (None, {OWN: "http://h:2/x", GENERAL: "http://h:1"}, "http://h:2/x"),
+        ("http://f", {OWN: "http://h:2/x", GENERAL: "http://h:1"}, "http://f/v1/traces"),
+        (None, {OWN: "", GENERAL: ""}, "http://localhost:4318/v1/traces"),
         ("http://f", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http://f/v1/traces"),
     ],
 )
@@ -33,14 +34,14 @@ def test_the_flag_comes_before_the_environment(
     flag: str | None, environ: dict[str, str], url: str
 ) -> None:
     """Flag, variable for traces, variable for all signals, default; a base gets the path."""
-    assert traces_endpoint(flag, environ) == url
+    assert endpoint_of(flag, Variables(TRACES, environ), HTTP_PROTOBUF) == url
 
 
 @pytest.mark.parametrize("flag", ["localhost:4318", "ftp://h", "http://", "http://h:x", "http://["])
 def test_what_is_no_http_url_is_refused(flag: str) -> None:
     """The message shows what was written and what to write."""
     with pytest.raises(SpectraceError, match="write http://HOST:4318") as caught:
-        traces_endpoint(flag, {})
+        endpoint_of(flag, Variables(TRACES, {}), HTTP_PROTOBUF)
     assert repr(flag) in str(caught.value)
 
 
@@ -50,13 +51,13 @@ def test_what_is_no_http_url_is_refused(flag: str) -> None:
         (None, {}, "http://localhost:4317"),
         ("http://h:4317", {}, "http://h:4317"),
         (None, {GENERAL: "http://h:4317/"}, "http://h:4317/"),
-        (None, {TRACES: "h:4317", GENERAL: "http://g"}, "h:4317"),
+        (None, {OWN: "h:4317", GENERAL: "http://g"}, "h:4317"),
         (None, {GENERAL: "https://h"}, "https://h"),
     ],
 )
 def test_grpc_has_no_path(flag: str | None, environ: dict[str, str], endpoint: str) -> None:
     """Nothing is appended, and the environment may leave the scheme away."""
-    assert traces_endpoint(flag, environ, GRPC) == endpoint
+    assert endpoint_of(flag, Variables(TRACES, environ), GRPC) == endpoint
 
 
 @pytest.mark.parametrize(
@@ -80,12 +81,12 @@ def test_the_protocol_has_the_same_precedence(
     flag: str | None, environ: dict[str, str], protocol: str
 ) -> None:
     """Flag, variable for traces, variable for all signals, default."""
-    assert protocol_of(flag, environ) == protocol
+    assert protocol_of(flag, Variables(TRACES, environ)) == protocol
 
 
 def test_a_protocol_that_nobody_speaks_is_refused() -> None:
     """By the name of who asked for it, with the ones that there are."""
     with pytest.raises(SpectraceError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL is 'soap'.*http/json"):
-        protocol_of(None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "soap"})
+        protocol_of(None, Variables(TRACES, {"OTEL_EXPORTER_OTLP_PROTOCOL": "soap"}))
     with pytest.raises(SpectraceError, match="--otlp-protocol is 'http'"):
-        protocol_of("http", {})
+        protocol_of("http", Variables(TRACES, {}))

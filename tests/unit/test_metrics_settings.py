@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from spectrace_exporters._metrics_settings import GRPC, HTTP, read_settings
+from spectrace_exporters._endpoint import GRPC
+from spectrace_exporters._endpoint import HTTP_PROTOBUF as HTTP
+from spectrace_exporters._metrics_settings import read_settings
 
 from spectrace.errors import SpectraceError
 

@@ -15,6 +15,7 @@ from spectrace.cli.page_options import size_option
 from spectrace.cli.serve import pushing_on, required_token, serve
 from spectrace.errors import SpectraceError
 from spectrace.server.open import open_page
+from spectrace.server.run import OtlpPorts
 from spectrace.server.state import Source
 from tests.helpers.metered import Endpoint, endpoint, key, numbers_of
 from tests.helpers.page import until
@@ -102,12 +103,30 @@ def test_what_arrives_is_pushed_as_metrics(monkeypatch: pytest.MonkeyPatch) -> N
             cycles = until(lambda: pushed_cycles(backend))
         for refused in (server.url, hub.otlp_endpoint):
             with (
-                pytest.raises(SpectraceError, match="page of this command"),
+                pytest.raises(SpectraceError, match="page of this command") as error,
                 pushing_on(refused, hub, server),
             ):
                 pass
+            assert "--no-page" not in str(error.value)  # which this command does not have
     assert cycles == 1
     assert CliRunner().invoke(APP, ["--port", "0", "--otlp-metrics", "same"]).exit_code == 2
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "0.0.0.0", "127.1.2.3"])  # noqa: S104 - named alone
+def test_a_receiver_of_the_command_is_its_page_too(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where gRPC's address has no scheme."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc")
+    ports = OtlpPorts(http=0, grpc=0)
+    with open_page(retain_s=60, max_bytes=1 << 30, port=0, otlp=ports) as (hub, server):
+        port = httpx.URL(hub.grpc_endpoint or "").port
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{host}:{port}")
+        with (
+            pytest.raises(SpectraceError, match=f"{host}:{port} is the page of this command"),
+            pushing_on("env", hub, server),
+        ):
+            pass
 
 
 def test_the_command_says_where_the_page_is_and_ends_at_a_signal() -> None:

@@ -12,7 +12,7 @@ import pytest
 from spectrace.server.open import open_page, open_page_of_recording, store_directory
 from spectrace.server.run import PageServer
 from tests.helpers.page import until
-from tests.helpers.recorded import other_span
+from tests.helpers.recorded import other_span, record
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
 
@@ -53,6 +53,29 @@ def test_requests_outlive_their_collector(tmp_path: Path) -> None:
         with duckdb.connect(str(path), read_only=True) as database:
             places += database.execute("SELECT place FROM spans").fetchall()
     assert places == [(0,), (1,), (2,)]
+
+
+def test_all_requests_of_a_recording_can_be_reached(tmp_path: Path) -> None:
+    """Of 1,100, of which the page keeps 500: page by page, the last first, each once."""
+    spans = [
+        other_span(2 * n + k, trace=n, start_ns=1000 * n + k) for n in range(1100) for k in (1, 2)
+    ]
+    path = record(tmp_path / "run.spectrace", [cycle_of(1)], run_of(), spans)
+    found: list[dict[str, Any]] = []
+    before = None
+    with open_page_of_recording(path, port=0) as server:
+        assert len(requests_of(server)) == 500
+        while before is not None or not found:
+            query = {"limit": 400} | ({"before": before} if before else {})
+            answer = httpx.get(f"{server.url}/api/requests/stored", params=query).json()
+            found += answer["requests"]
+            before = answer["before"]
+        for wrong in ("x", "-1-" + "0" * 32, "1-0"):
+            refused = httpx.get(f"{server.url}/api/requests/stored", params={"before": wrong})
+            assert refused.status_code == 422
+    assert [int(request["trace"], 16) for request in found] == list(range(1099, -1, -1))
+    assert {len(request["spans"]) + request["more"] for request in found} == {2}
+    assert found[-1]["t0"] == "1"
 
 
 def requests_of(server: PageServer) -> list[dict[str, Any]]:

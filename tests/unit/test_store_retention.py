@@ -17,6 +17,7 @@ class Held(msgspec.Struct):
 
     opened_ns: int
     newest_ns: int
+    cycles_ns: int = 0
     bytes: int = 0
     cycles: int = 0
 
@@ -25,19 +26,35 @@ def test_slices_go_when_their_newest_cycle_is_too_old() -> None:
     """With 60 s kept and the newest cycle at 100 s, a slice that ends at 39 s goes, at 40 not."""
     retention = Retention.of(60, 1000)
     ends_s = (20, 39, 40, 100)
-    slices = [Held(opened_ns=0, newest_ns=end_s * S) for end_s in ends_s]
-    assert retention.expired(slices) == 2
+    slices = [Held(opened_ns=0, newest_ns=end_s * S, cycles_ns=end_s * S) for end_s in ends_s]
+    assert retention.expired(slices) == slices[:2]
+
+
+def test_cycles_are_as_old_as_the_newest_cycle_says() -> None:
+    """Spans of others at 200 s push out other spans, and no cycle of the 60 s before 100 s."""
+    cycles = [
+        Held(opened_ns=0, newest_ns=end_s * S, cycles_ns=end_s * S) for end_s in (39, 40, 100)
+    ]
+    spans = [Held(opened_ns=0, newest_ns=end_s * S) for end_s in (120, 139, 140, 200)]
+    assert Retention.of(60, 1000).expired(cycles + spans) == [*spans[:2], cycles[0]]
+
+
+def test_for_the_size_slices_without_cycles_go_first() -> None:
+    """Of 300 bytes each 1000 bytes hold three: with cycles and with spans by turns, these go."""
+    slices = [Held(opened_ns=0, newest_ns=S, cycles_ns=S * (n % 2), bytes=300) for n in range(6)]
+    assert Retention.of(60, 1000).expired(slices) == [slices[0], slices[2], slices[4]]
+    assert Retention.of(60, 500).expired(slices) == [*slices[0::2], *slices[1:4:2]]
 
 
 def test_the_oldest_slices_go_until_the_size_is_kept() -> None:
     """Of five slices of 300 bytes 1000 bytes hold three."""
-    slices = [Held(opened_ns=0, newest_ns=S, bytes=300) for _ in range(5)]
-    assert Retention.of(60, 1000).expired(slices) == 2
+    slices = [Held(opened_ns=n, newest_ns=S, cycles_ns=S, bytes=300) for n in range(5)]
+    assert Retention.of(60, 1000).expired(slices) == slices[:2]
 
 
 def test_the_slice_being_written_stays_whatever_its_size() -> None:
     """One slice alone is never dropped."""
-    assert Retention.of(60, 10).expired([Held(opened_ns=0, newest_ns=S, bytes=300)]) == 0
+    assert Retention.of(60, 10).expired([Held(opened_ns=0, newest_ns=S, bytes=300)]) == []
 
 
 def test_a_slice_covers_a_tenth_of_the_kept_time() -> None:

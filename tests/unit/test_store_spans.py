@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from spectrace.errors import SpectraceError
 from spectrace.model import OtherSpan
@@ -79,6 +80,75 @@ def test_spans_go_with_the_slices_of_their_time(tmp_path: Path) -> None:
     assert cycles[-1] == spans[-1] == 499
     assert 300 <= spans[0] <= 400
     assert abs(spans[0] - cycles[0]) <= 10
+
+
+def test_spans_of_a_later_time_push_no_cycle_out(tmp_path: Path) -> None:
+    """With 1 s kept: 5 s of spans after a second of cycles leave all of these, and their last."""
+    with open_store(tmp_path, retain_s=1, slice_s=0.5) as store:
+        store.put_run(run_of())
+        store.add(map(cycle_of, range(100)))
+        store.flush()
+        for number in range(100, 600, 50):
+            store.add_spans(span_at(each) for each in range(number, number + 50))
+            store.flush()
+        assert len(store.cycles(RUN_A, limit=500)) == 100
+        spans = [int(span.span_id, 16) for span in store.other_spans(MANY)]
+        assert spans[-1] == 599
+        assert 400 <= spans[0] <= 500
+        store.add(map(cycle_of, range(600, 610)))  # which ends 5.1 s behind the first ones
+        store.flush()
+        assert [cycle.number for cycle in store.cycles(RUN_A, limit=500)][-1] == 600
+
+
+def test_traces_are_read_page_by_page(tmp_path: Path) -> None:
+    """By the starts of their first spans, across slices, each once and with all that is known."""
+    with open_store(tmp_path, slice_s=0.05) as store:
+        for number in range(25):
+            inner = replace(span_at(number), span_id=f"{1000 + number:016x}", failed=number == 7)
+            store.add_spans([span_at(number), inner])
+        store.add_spans([span_at(3)])  # again
+        store.flush()
+        assert len(list(tmp_path.glob("slice-*.duckdb"))) > 2
+        store.save(tmp_path / "saved.spectrace")
+    with closing(open_recording(tmp_path / "saved.spectrace")) as recording:
+        pages, before = [], None
+        while page := recording.other_traces(before, 10, 200):
+            pages.append([int(trace.trace_id, 16) for trace in page])
+            before = page[-1].key
+            assert all(trace.count == len(trace.spans) == 2 for trace in page)
+            assert all(trace.failed == (trace.trace_id == f"{7:032x}") for trace in page)
+    assert pages == [list(range(24, 14, -1)), list(range(14, 4, -1)), list(range(4, -1, -1))]
+
+
+def test_of_a_long_trace_the_topmost_span_and_the_first_are_read(tmp_path: Path) -> None:
+    """The topmost ends last, and so it comes last; the sums are those of all."""
+    end_ns = T0_NS + 4 * S
+    parts = [replace(span_at(n), trace_id=f"{5:032x}", parent_id=f"{999:016x}") for n in range(300)]
+    with open_store(tmp_path) as store:
+        store.add_spans([*parts, other_span(999, trace=5, start_ns=T0_NS, end_ns=end_ns)])
+        [trace] = store.other_traces(None, 10, 3)
+    assert [int(span.span_id, 16) for span in trace.spans] == [0, 1, 999]
+    assert (trace.count, trace.first_ns, trace.last_ns) == (301, T0_NS, end_ns)
+
+
+def test_a_file_that_somebody_made_up_is_not_read_whole(tmp_path: Path) -> None:
+    """All spans at one place, texts beyond measure, and holes: no more is read than was asked."""
+    path = record(tmp_path / "made-up.spectrace", [cycle_of(1)], run_of(), [other_span(1)])
+    with duckdb.connect(str(path)) as made_up:
+        made_up.execute(
+            "INSERT INTO spans SELECT 7, printf('%032x', i), printf('%016x', i), '', "
+            "repeat('x', 10000), NULL, i, i, NULL, NULL FROM range(1, 2001) AS r(i)"
+        )
+        made_up.execute(
+            "INSERT INTO spans SELECT 7, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
+            "NULL, NULL FROM range(10)"
+        )
+    with closing(open_recording(path)) as recording:
+        spans = recording.other_spans(100)
+        assert 0 < len(spans) <= 100
+        assert max(len(span.service) for span in spans) == 256
+        traces = recording.other_traces(None, 50, 200)
+        assert [trace.first_ns for trace in traces] == list(range(2000, 1950, -1))
 
 
 def test_spans_alone_hold_the_disk_flat(tmp_path: Path) -> None:

@@ -162,6 +162,14 @@ describe("a state", () => {
     });
   });
 
+  it("tells which spans are not stored, none where the server leaves that out", () => {
+    const told = (changed: object) =>
+      decodeState(JSON.stringify({ version: "1", runs: [], ...changed })).lostSpans;
+    expect(told({})).toEqual({ stored: 0, problem: "", refused: 0, reasons: "" });
+    const lost = { stored: 2, problem: "No room.", refused: 3, reasons: "Not stored: no id (3)." };
+    expect(told({ lost_spans: lost })).toEqual(lost);
+  });
+
   it("carries the server's summary", () => {
     expect(decode({ summary })?.summary).toEqual(summary);
   });

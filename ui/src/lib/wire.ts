@@ -177,12 +177,24 @@ export interface RunState {
   };
 }
 
+/** Spans that were sent to the server and are not stored. */
+export interface LostSpans {
+  /** Spans of others that could not be stored. */
+  readonly stored: number;
+  /** Why the last of them could not be written; empty where they could. */
+  readonly problem: string;
+  readonly refused: number;
+  /** Why; empty where none was. */
+  readonly reasons: string;
+}
+
 /** Everything the server knows about itself. */
 export interface ServerState {
   readonly version: string;
   readonly runs: readonly RunState[];
   readonly otlp_endpoint: string | null;
   readonly grpc_endpoint: string | null;
+  readonly lostSpans: LostSpans;
 }
 
 /** Reads a list of cycles from the JSON text of an event. */
@@ -217,11 +229,18 @@ export function decodeCycle(value: unknown): Cycle {
 /** Reads the state of the server from the JSON text of an event. */
 export function decodeState(json: string): ServerState {
   const state = object(JSON.parse(json), "state");
+  const lost = object(state["lost_spans"] ?? {}, "lost_spans");
   return {
     version: text(state, "version", ""),
     runs: list(state["runs"], "runs").map(decodeRun),
     otlp_endpoint: maybeText(state, "otlp_endpoint"),
     grpc_endpoint: maybeText(state, "grpc_endpoint"),
+    lostSpans: {
+      stored: number(lost, "stored", 0),
+      problem: text(lost, "problem", ""),
+      refused: number(lost, "refused", 0),
+      reasons: text(lost, "reasons", ""),
+    },
   };
 }
 

@@ -10,6 +10,7 @@ import {
   misunderstood,
   notFound,
   run,
+  server,
   skipped,
   unknownRun,
 } from "../state.ts";
@@ -50,6 +51,7 @@ export function Notices() {
           out of the figures.
         </Notice>
       )}
+      <LostSpans />
       {notFound.value && (
         <Notice>
           <b>Cycle {whole(notFound.value.n)} is not stored.</b> {storedRange()}
@@ -93,6 +95,26 @@ function Unreachable() {
         Try now
       </button>
     </div>
+  );
+}
+
+/** What was sent here and is not stored, other than cycles. */
+function LostSpans() {
+  const lost = server.value?.lostSpans;
+  return (
+    <>
+      {lost && lost.stored > 0 && (
+        <Notice>
+          <b class="bad">{plural(lost.stored, "span")} of others could not be stored.</b>{" "}
+          {lost.problem}
+        </Notice>
+      )}
+      {lost && lost.refused > 0 && (
+        <Notice>
+          <b class="bad">{plural(lost.refused, "span")} refused.</b> {lost.reasons}
+        </Notice>
+      )}
+    </>
   );
 }
 
