@@ -13,7 +13,9 @@ import pytest
 
 from spectrace.attach import ring_file
 from spectrace.cli.status import look_at
+from spectrace.collect.ring_view import RingView
 from spectrace.model import Rank
+from spectrace.probe.layout import Mode, Word, split_mode
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.simulated_server import SimulatedServer
@@ -42,11 +44,30 @@ def until_timed(pids: Collection[int], among: Collection[str]) -> None:
         time.sleep(_LOOK_S)
 
 
+def until_asked(pids: Collection[int], mode: int) -> None:
+    """Waits until these ranks were last asked for a mode; nobody asks further for a second."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(asked_of(pid) == mode for pid in pids):
+        assert time.monotonic() < deadline, [asked_of(pid) for pid in pids]
+        time.sleep(_LOOK_S)
+
+
+def asked_of(pid: int) -> int | None:
+    """The mode in a rank's control word; None where it is not traced."""
+    try:
+        view = RingView(ring_file.ring_path(pid))
+    except FileNotFoundError:
+        return None
+    asked, _ = split_mode(view.word(Word.MODE))
+    view.close()
+    return asked
+
+
 def compare(pid: int, *options: str) -> subprocess.Popen[str]:
-    """Begins a comparison, and comes back in the midst of a block that nobody else asks for."""
+    """Begins a comparison, and comes back when it has asked for a mode that nobody else wants."""
     process = start("compare-timing", str(pid), "--yes", "--duration", "60s", *options)
     first_line_with(process, "Attaching")
-    until_timed([pid], ["off"])
+    until_asked([pid], Mode.OFF)
     return process
 
 
@@ -59,7 +80,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 def test_who_had_control_finds_the_server_timed_as_before(worker: FakeWorker) -> None:
-    """It is broken off in a block of mode off; a moment later its cycles are in mode host."""
+    """It is broken off where mode off is asked for; soon all cycles are in mode host."""
     first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")
     first_line_with(first, '"final":false')
     end(compare(worker.pid, "--take-control"))
@@ -76,7 +97,7 @@ def test_who_came_meanwhile_finds_the_server_timed_as_at_first(worker: FakeWorke
     comparing = compare(worker.pid)
     late = start("attach", str(worker.pid), "--no-page", "--json")
     first_line_with(late, '"final":false')
-    until_timed([worker.pid], ["off"])
+    until_asked([worker.pid], Mode.OFF)
     assert "left to" in " ".join(end(comparing).split())
     until_timed([worker.pid], ["device"])
     time.sleep(_BEHIND_A_SWITCH_S)
@@ -110,8 +131,8 @@ def test_a_rank_that_came_late_is_timed_as_the_others(tmp_path: Path) -> None:
         first_line_with(first, '"final":false')
         comparing = compare(server.pids["DP0"], "--take-control")
         server.add("DP1")
-        until_timed(server.pids.values(), ["host"])
-        until_timed(server.pids.values(), ["off"])
+        until_asked(server.pids.values(), Mode.SYNC)
+        until_asked(server.pids.values(), Mode.OFF)
         end(comparing)
         until_timed(server.pids.values(), ["host"])
         time.sleep(_BEHIND_A_SWITCH_S)
