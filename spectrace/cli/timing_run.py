@@ -218,6 +218,7 @@ class TimingRun:
         takes_s = (blocks + 2) * (block_s + _SWITCHED_AFTER_S)  # it leads in, and the last one ends
         least = f"{self._least_rounds} rounds, {blocks} blocks, are the least"
         left_s = self._wish.duration_s - self.passed_s()
+        of_mode = blocks // len(self._modes) * (_BLOCK_CYCLES - WARM_UP_CYCLES)
         if takes_s > left_s:
             yield (
                 f"{least}, and take about {takes_s:.0f} s with cycles of "
@@ -225,8 +226,7 @@ class TimingRun:
                 "are left will not do, and what comes until then says little. Give it a longer "
                 f"--duration, such as {math.ceil(takes_s * _SPARE / 10) * 10:.0f}s."
             )
-        of_mode = blocks // len(self._modes) * (_BLOCK_CYCLES - WARM_UP_CYCLES)
-        if self._wish.cycles is not None and self._wish.cycles < of_mode:
+        elif self._wish.cycles is not None and self._wish.cycles < of_mode:
             yield (
                 f"{least}: they bring about {of_mode} cycles of each mode, more than the "
                 f"--cycles {self._wish.cycles} that were asked for."

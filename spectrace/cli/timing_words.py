@@ -48,7 +48,10 @@ def _sentences(found: Comparison) -> Iterator[str]:
 
 def _too_little(found: Comparison) -> str:
     if not found.modes and not sum(found.left_out.values()):
-        return "Nothing can be said: no cycle came. Is the server idle?"
+        return (
+            "Nothing can be said: no cycle came in a block. It ended before the first one, or the "
+            "server is idle."
+        )
     if not found.modes:
         return (
             "Nothing can be said: too few cycles came that can be compared. Two blocks of each "
