@@ -19,6 +19,7 @@ from spectrace.analysis.student import t_quantile
 Values = NDArray[np.float64]
 Places = NDArray[np.intp]
 _FEWEST_BLOCKS = 2
+_ALIKE = 5.0  # so much more do values scatter by blocks than independent ones: a cautious guess
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +55,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return low <= self.low and self.high <= high
 
 
+def negated(estimate: Estimate) -> Estimate:
+    """The same difference the other way round."""
+    low = None if estimate.high is None else -estimate.high
+    high = None if estimate.low is None else -estimate.low
+    return Estimate(value=-estimate.value, low=low, high=high)
+
+
 def ratio(tops: Values, bottoms: Values, confidence: float) -> Estimate:
     """The sum of some quantity over the sum of another, each given by block and never negative.
 
@@ -83,7 +91,8 @@ def quantile(
     The interval is Woodruff's, "Confidence Intervals for Medians and Other Position Measures",
     Journal of the American Statistical Association 47 (1952): limits for the share of values
     below the quantile, between blocks, carried over to the values. Where such a limit lies
-    beyond the data, there is none.
+    beyond the data, there is none. Where it would for values that are `_ALIKE`, there is none
+    either: those that are less alike by chance would hold the truth too seldom.
 
     Args:
         values: At least one.
@@ -99,10 +108,13 @@ def quantile(
     names, places = np.unique(blocks, return_inverse=True)
     if len(names) < _FEWEST_BLOCKS:
         return Estimate(value=value, low=None, high=None)
+    t, tail = t_quantile(0.5 + confidence / 2, len(names) - 1), min(part, 1 - part)
+    if tail * len(values) < _ALIKE * (1 - tail) * t**2:
+        return Estimate(value=value, low=None, high=None)
     rests = np.bincount(places, weights=weights * ((values <= value) - part))
     rests -= rests.mean()
     variance = len(names) / (len(names) - 1) * float((rests**2).sum()) / float(weights.sum()) ** 2
-    reach = t_quantile(0.5 + confidence / 2, len(names) - 1) * math.sqrt(variance)
+    reach = t * math.sqrt(variance)
     low, high = (
         float(np.interp(at, reached, ascending)) if reached[0] <= at <= reached[-1] else None
         for at in (part - reach, part + reach)

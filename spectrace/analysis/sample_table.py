@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from spectrace.analysis.intervals import Estimate, Places, Values, difference, quantile, ratio
-from spectrace.analysis.samples import Sample
+from spectrace.analysis.samples import Refusal, Sample
 from spectrace.model import TimingMode
 
 FEWEST_CYCLES = 5  # of a block, and of one kind of cycles in a mode
 FEWEST_BLOCKS = 2  # of a mode
 Quantity = Callable[[Sample], "float | None"]
+
+
+class _Span(NamedTuple):
+    """Where the samples of one block lie."""
+
+    mode: TimingMode
+    round: int
+    places: slice
 
 
 class SampleTable:
@@ -30,12 +39,12 @@ class SampleTable:
         samples: Those that can be compared.
         modes: Their modes, in the order of `model.TimingMode`.
         likes: What they have in common, and how many there are.
-        left: How many were left out.
+        left: How many were left out, by reason.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        self.samples = _comparable(samples)
-        self.left = len(samples) - len(self.samples)
+        kept, self.left = _comparable(samples)
+        self.samples = sorted(kept, key=lambda sample: sample.block)
         found = {sample.mode for sample in self.samples}
         self.modes = tuple(mode for mode in TimingMode if mode in found)
         self.likes = Counter(sample.like for sample in self.samples)
@@ -45,8 +54,17 @@ class SampleTable:
             [self.modes.index(s.mode) for s in self.samples], dtype=np.intp
         )
         self._blocks: Places = np.array([s.block for s in self.samples], dtype=np.intp)
-        self._rounds = {sample.block: sample.round for sample in self.samples}
+        self._spans = self._cut()
         self._weights = self._weigh()
+
+    def _cut(self) -> list[_Span]:
+        """Where each block begins and ends; they lie one behind the other."""
+        starts = np.flatnonzero(np.diff(self._blocks, prepend=-1))
+        ends = np.append(starts, len(self.samples))[1:]
+        return [
+            _Span(self.samples[start].mode, self.samples[start].round, slice(start, end))
+            for start, end in zip(map(int, starts), map(int, ends), strict=True)
+        ]
 
     def _weigh(self) -> Values:
         weights = np.zeros(len(self.samples))
@@ -60,11 +78,15 @@ class SampleTable:
 
     def blocks(self, mode: TimingMode) -> int:
         """How many blocks a mode has."""
-        return len(np.unique(self._blocks[self._of(mode)]))
+        return sum(span.mode is mode for span in self._spans)
 
     def cycles(self, mode: TimingMode) -> int:
         """How many cycles a mode has."""
         return int(self._of(mode).sum())
+
+    def count(self, mode: TimingMode, values: Values) -> int:
+        """In how many cycles of a mode a column has a value."""
+        return int((self._of(mode) & ~np.isnan(values)).sum())
 
     def column(self, quantity: Quantity) -> Values:
         """A quantity of every sample, NaN where it has none."""
@@ -167,25 +189,53 @@ class SampleTable:
     ) -> Estimate | None:
         sides = []
         for mode, values in (one, other):
-            here = self._of(mode) & ~np.isnan(values)
-            blocks = [int(block) for block in np.unique(self._blocks[here])]
-            found = [float(middle(values[here & (self._blocks == block)])) for block in blocks]
-            sides.append((np.array(found), [self._rounds[block] for block in blocks]))
+            found, rounds = [], []
+            for span in self._spans:
+                of_block = values[span.places] if span.mode is mode else values[:0]
+                known = of_block[~np.isnan(of_block)]
+                if len(known):
+                    found.append(float(middle(known)))
+                    rounds.append(span.round)
+            sides.append((np.array(found), rounds))
         (ones, one_rounds), (others, other_rounds) = sides
         return difference(ones, others, (one_rounds, other_rounds), confidence)
 
 
-def _comparable(samples: Sequence[Sample]) -> list[Sample]:
-    """Those of whole blocks, of modes with several, and with cycles like them in every mode."""
+def _comparable(samples: Sequence[Sample]) -> tuple[list[Sample], Counter[Refusal]]:
+    """Those of whole blocks, of modes with several, and with cycles like them in every mode.
+
+    What one rule takes away may leave too little for another: they are applied until nothing
+    changes.
+
+    Returns:
+        Those that are left, and how many were taken away for which reason.
+    """
+    kept, left = list(samples), Counter[Refusal]()
+    while True:
+        enough = _enough(kept)
+        alike = _alike(enough)
+        left[Refusal.TOO_FEW] += len(kept) - len(enough)
+        left[Refusal.UNLIKE] += len(enough) - len(alike)
+        if len(alike) == len(kept):
+            return kept, +left
+        kept = alike
+
+
+def _enough(samples: Sequence[Sample]) -> list[Sample]:
+    """Those of blocks with five cycles and of modes with two such blocks."""
     sizes = Counter(sample.block for sample in samples)
     kept = [sample for sample in samples if sizes[sample.block] >= FEWEST_CYCLES]
     blocks = Counter(mode for mode, _ in {(sample.mode, sample.block) for sample in kept})
-    kept = [sample for sample in kept if blocks[sample.mode] >= FEWEST_BLOCKS]
-    modes = {sample.mode for sample in kept}
-    counts = Counter((sample.mode, sample.like) for sample in kept)
+    return [sample for sample in kept if blocks[sample.mode] >= FEWEST_BLOCKS]
+
+
+def _alike(samples: Sequence[Sample]) -> list[Sample]:
+    """Those of which every mode has five that are like them."""
+    modes = {sample.mode for sample in samples}
+    counts = Counter((sample.mode, sample.like) for sample in samples)
     likes = {
         like
-        for like in {sample.like for sample in kept}
+        for like in {sample.like for sample in samples}
         if all(counts[mode, like] >= FEWEST_CYCLES for mode in modes)
     }
-    return [sample for sample in kept if sample.like in likes]
+    return [sample for sample in samples if sample.like in likes]

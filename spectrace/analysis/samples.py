@@ -21,6 +21,7 @@ class Refusal(str, Enum):
     OTHER_KIND = "other_kind"
     INCOMPLETE = "incomplete"
     THEN_IDLE = "then_idle"
+    TOO_FEW = "too_few"  # in their block, or of blocks in their mode
     UNLIKE = "unlike"
 
 

@@ -8,11 +8,14 @@ most. And a difference that is real but smaller than the margin is called none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
-from spectrace.analysis.intervals import Estimate, Values
+from spectrace.analysis.intervals import Estimate, Values, negated
 from spectrace.analysis.sample_table import SampleTable
 from spectrace.analysis.samples import Refusal, Sample
 from spectrace.analysis.speculation import break_even
@@ -35,11 +38,13 @@ ORDER = (TimingMode.OFF, TimingMode.HOST, TimingMode.DEVICE, TimingMode.SYNC)
 _WAITS = (PhaseName.WAIT, PhaseName.RESOLVE)
 _MS_PER_S = 1e3
 _OFTEN = 0.5  # of the cycles: a phase that is rarer is not compared
+_LEAST_CHARGED = 0.5  # of what is hidden: what a phase has too much by less is not that
 
 
 def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
     samples: Sequence[Sample],
     *,
+    asked: Sequence[TimingMode] = (),
     left_out: dict[str, int] | None = None,
     rounds: int = 0,
     margin: float = MARGIN,
@@ -51,6 +56,7 @@ def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
 
     Args:
         samples: One for each cycle that counts.
+        asked: The modes that were to be compared; by default those that have samples.
         left_out: Cycles that do not, by reason.
         rounds: Whole rounds of the plan.
         margin: What counts as no difference, as a share of the time of a cycle.
@@ -72,7 +78,6 @@ def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
         for mode, phase in compared
         if reference is not None
     )
-    runs_ahead = _mostly(sample.runs_ahead for sample in table.samples if sample.host)
     return Comparison(
         confidence=confidence,
         claims=claims,
@@ -82,15 +87,16 @@ def compare(  # noqa: PLR0913 - each is a fact or a wish of its own
         reference=reference,
         differences=differences,
         costs=tuple(part.cost(mode, shared, margin) for mode in costly),
-        moved=_moved(modes, differences, runs_ahead=runs_ahead),
+        moved=tuple(one for figures in modes for one in _moved(figures, differences)),
         strata=tuple(
             Stratum(like=like, cycles=count, share=count / len(table.samples))
             for like, count in table.likes.most_common()
         ),
-        left_out={**(left_out or {}), **({Refusal.UNLIKE.value: table.left} if table.left else {})},
+        left_out=_together(left_out or {}, table.left),
         rounds=rounds,
         blocks=len({sample.block for sample in table.samples}),
-        runs_ahead=runs_ahead,
+        runs_ahead=_mostly(sample.runs_ahead for sample in table.samples if sample.host),
+        without_data=tuple(mode for mode in ORDER if mode in asked and mode not in table.modes),
         device_timing=device_timing,
     )
 
@@ -105,13 +111,23 @@ class _Part:
         self._confidence = confidence
         self._plain_decode_ms = plain_decode_ms
         self._cycle_ms = table.column(lambda sample: sample.cycle_ms)
+        self._ones = np.ones_like(self._cycle_ms)
+        self._tokens = table.column(lambda sample: sample.tokens)
+        self._times = {
+            (lane, name): table.column(partial(_time, lane=lane, name=name))
+            for lane in (Lane.HOST, Lane.DEVICE)
+            for name in PhaseName
+        }
+        self._with_lane = {  # the time of cycles that have this lane
+            lane: table.column(partial(_cycle_with, lane=lane)) for lane in (Lane.HOST, Lane.DEVICE)
+        }
 
     def figures(self, mode: TimingMode) -> ModeFigures:
         table, confidence = self._table, self._confidence
         p50, p95, p99 = (
             table.quantile(mode, self._cycle_ms, part, confidence) for part in (0.5, 0.95, 0.99)
         )
-        rate = self._rate(mode, table.column(lambda _: 1.0))
+        rate = self._rate(mode, self._ones)
         assert p50 and p95 and p99 and rate  # noqa: PT018, S101 - a mode of the table has cycles
         host, device = (self._phases(mode, lane) for lane in (Lane.HOST, Lane.DEVICE))
         return ModeFigures(
@@ -119,7 +135,7 @@ class _Part:
             blocks=table.blocks(mode),
             cycles=table.cycles(mode),
             cycles_per_s=rate,
-            tokens_per_s=self._rate(mode, table.column(lambda sample: sample.tokens)),
+            tokens_per_s=self._rate(mode, self._tokens),
             cycle_p50_ms=p50,
             cycle_p95_ms=p95,
             cycle_p99_ms=p99,
@@ -140,25 +156,12 @@ class _Part:
         table, confidence = self._table, self._confidence
         found = []
         for name in PhaseName:
-            times = self._column(name, lane)
+            times = self._times[lane, name]
             time = table.quantile(mode, times, 0.5, confidence)
-            share = table.ratio(mode, _or_zero(times), self._cycles_with(lane), confidence)
+            share = table.ratio(mode, _or_zero(times), self._with_lane[lane], confidence)
             if time is not None and share is not None:
                 found.append(PhaseFigures(name=name, time_ms=time, share=share))
         return tuple(found)
-
-    def _column(self, name: PhaseName, lane: Lane) -> Values:
-        if lane is Lane.HOST:
-            return self._table.column(lambda sample: sample.host.get(name))
-        return self._table.column(lambda sample: (sample.device or {}).get(name))
-
-    def _cycles_with(self, lane: Lane) -> Values:
-        """The time of cycles that have this lane."""
-        return self._table.column(
-            lambda sample: (
-                sample.cycle_ms if (sample.host if lane is Lane.HOST else sample.device) else None
-            )
-        )
 
     def compared(
         self, modes: Sequence[ModeFigures], reference: Reference
@@ -175,17 +178,11 @@ class _Part:
 
     def _often(self, mode: TimingMode, lane: Lane) -> list[PhaseName]:
         """The phases that occur in most cycles of a mode."""
-        with_lane = [
-            times
-            for sample in self._table.samples
-            if sample.mode is mode
-            for times in [sample.host if lane is Lane.HOST else sample.device]
-            if times
-        ]
+        cycles = self._table.count(mode, self._with_lane[lane])
         return [
             name
             for name in PhaseName
-            if sum(name in times for times in with_lane) > _OFTEN * len(with_lane)
+            if self._table.count(mode, self._times[lane, name]) > _OFTEN * cycles
         ]
 
     def difference(
@@ -197,8 +194,8 @@ class _Part:
         margin_ms: float,
     ) -> PhaseDifference:
         found = self._table.excess(
-            (mode, self._column(phase, Lane.HOST)),
-            (reference.mode, self._column(phase, reference.lane)),
+            (mode, self._times[Lane.HOST, phase]),
+            (reference.mode, self._times[reference.lane, phase]),
             confidence,
         ) or Estimate(value=0.0, low=None, high=None)
         verdict = _verdict(found, 0.0, (-margin_ms, margin_ms))
@@ -216,6 +213,23 @@ def _verdict(estimate: Estimate, nothing: float, margin: tuple[float, float]) ->
     if estimate.within(*margin):
         return Verdict.SAME
     return Verdict.DIFFERS if estimate.excludes(nothing) else Verdict.OPEN
+
+
+def _time(sample: Sample, lane: Lane, name: PhaseName) -> float | None:
+    """Of a phase on a lane."""
+    return ((sample.host if lane is Lane.HOST else sample.device) or {}).get(name)
+
+
+def _cycle_with(sample: Sample, lane: Lane) -> float | None:
+    """Of a cycle that has this lane."""
+    return sample.cycle_ms if (sample.host if lane is Lane.HOST else sample.device) else None
+
+
+def _together(left_out: dict[str, int], left: Counter[Refusal]) -> dict[str, int]:
+    """Cycles that were left out before, and those that the table left, by reason."""
+    counts = Counter(left_out)
+    counts.update({reason.value: count for reason, count in left.items()})
+    return {reason.value: counts[reason.value] for reason in Refusal if counts[reason.value]}
 
 
 def _or_zero(times: Values) -> Values:
@@ -249,44 +263,44 @@ def _mostly(flags: Iterable[bool]) -> bool:
     return sum(known) > len(known) / 2
 
 
-def _moved(
-    modes: Sequence[ModeFigures],
-    differences: Sequence[PhaseDifference],
-    *,
-    runs_ahead: bool,
-) -> tuple[Moved, ...]:
-    """Which phase each mode shows too short, and which too long or as a wait instead."""
+def _moved(figures: ModeFigures, differences: Sequence[PhaseDifference]) -> list[Moved]:
+    """Which phases a mode shows too short, and which it shows too long or as a wait instead.
+
+    A synchronize hides nothing: what it changes it takes from nobody.
+    """
+    if figures.mode is TimingMode.SYNC:
+        return []
+    own = [
+        one for one in differences if one.mode is figures.mode and one.verdict is Verdict.DIFFERS
+    ]
+    ascending = sorted(own, key=lambda one: one.difference_ms.value)
+    charged = ascending[-1] if ascending else None
+    wait = _longest_wait(figures)
     found = []
-    for figures in modes:
-        own = [
-            one
-            for one in differences
-            if one.mode is figures.mode and one.verdict is Verdict.DIFFERS
-        ]
-        longer = [one for one in own if one.difference_ms.value > 0]
-        charged = max(longer, key=lambda one: one.difference_ms.value, default=None)
-        wait = _longest_wait(figures) if runs_ahead and charged is None else None
-        found += [
-            Moved(
-                mode=figures.mode,
-                hidden_in=one.phase,
-                hidden_ms=_negated(one.difference_ms),
-                charged_to=charged.phase if charged else wait.name if wait else None,
-                charged_ms=charged.difference_ms if charged else wait.time_ms if wait else None,
-                as_wait=wait is not None,
-            )
-            for one in sorted(own, key=lambda one: one.difference_ms.value)
-            if one.difference_ms.value < 0
-        ]
-    return tuple(found)
+    for one in ascending:
+        hidden = negated(one.difference_ms)
+        if hidden.value <= 0:
+            break
+        bare = Moved(
+            mode=figures.mode,
+            hidden_in=one.phase,
+            hidden_ms=hidden,
+            charged_to=None,
+            charged_ms=None,
+        )
+        if charged and _covers(charged.difference_ms, hidden):
+            bare = replace(bare, charged_to=charged.phase, charged_ms=charged.difference_ms)
+        elif wait and _covers(wait.time_ms, hidden):
+            bare = replace(bare, charged_to=wait.name, charged_ms=wait.time_ms, as_wait=True)
+        found.append(bare)
+    return found
+
+
+def _covers(charged: Estimate, hidden: Estimate) -> bool:
+    """Whether a phase has so much too much that it can be what another hides."""
+    return charged.value >= _LEAST_CHARGED * hidden.value
 
 
 def _longest_wait(figures: ModeFigures) -> PhaseFigures | None:
     waits = [phase for phase in figures.host if phase.name in _WAITS]
     return max(waits, key=lambda phase: phase.time_ms.value, default=None)
-
-
-def _negated(estimate: Estimate) -> Estimate:
-    low = None if estimate.high is None else -estimate.high
-    high = None if estimate.low is None else -estimate.low
-    return Estimate(value=-estimate.value, low=low, high=high)

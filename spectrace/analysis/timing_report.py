@@ -109,8 +109,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
         mode: The mode.
         hidden_in: The phase that it shows too short.
         hidden_ms: By how much.
-        charged_to: The phase that it shows too long, or that waits; None where no phase of this
-            mode can be named.
+        charged_to: The phase that it shows too long, or that waits, by at least half as much;
+            None where there is none.
         charged_ms: By how much, or how long it waits; None likewise.
         as_wait: `charged_to` is a wait by name: nothing of it is on the device.
     """
@@ -154,12 +154,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         costs: Of the modes that are not `off`.
         moved: Which phase hid what.
         strata: What was compared with what.
-        left_out: Cycles that do not count, by reason; see `samples.Refusal`.
+        left_out: Cycles of these rounds that do not count, by reason; see `samples.Refusal`.
         rounds: Whole rounds of the plan.
         blocks: Blocks of which at least one cycle counts.
         runs_ahead: The host works on the next cycle while the device is at one, so that host
             times are launches and named waits.
-        device_timing: Why there is no device timing, a sentence; empty where there is.
+        without_data: Modes that were asked for, and of which too few cycles count.
+        device_timing: Why there is no device timing, or none any more, a sentence; empty where
+            there is.
         sentences: All that in plain words, what the data do not allow among it.
     """
 
@@ -177,6 +179,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     blocks: int
     runs_ahead: bool
+    without_data: tuple[TimingMode, ...]
     device_timing: str
     sentences: tuple[str, ...] = ()
 

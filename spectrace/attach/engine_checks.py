@@ -65,7 +65,11 @@ def _device(process: Process) -> Check:
     devices = ", ".join(process.devices)
     if driver:
         return ok("device", f"{driver}{f' ({devices})' if devices else ''}")
-    return warn("device", "no GPU driver is loaded: phases are timed by the host's clock alone")
+    return warn(
+        "device",
+        "no GPU driver is loaded: phases are timed by the host's clock alone, unless torch has a "
+        "device of another make",
+    )
 
 
 def _first(names: dict[str, str], libraries: Iterable[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spectrace.attach import readers, ring_file
 from spectrace.collect.assembler import group_of
@@ -25,6 +26,7 @@ MODES = {
 _REPLICA = re.compile(r" ?\bDP\d+")
 _MEASURED_S = 0.25
 _AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
+_Ringed = tuple[Rank, RingView]
 
 
 @dataclass(frozen=True)
@@ -44,39 +46,56 @@ class Switch:
     cycles_per_s: float
 
 
+class _Before(NamedTuple):
+    """What a ring said before the speed of its rank was measured."""
+
+    cycles: int
+    controller: int
+    mode: int
+
+    @classmethod
+    def of(cls, ring: RingView) -> _Before:
+        return cls(ring.word(Word.CYCLES), ring.word(Word.CONTROLLER), ring.word(Word.MODE))
+
+
 def switch(
     run: Run,
     mode: TimingMode,
     sleep: Callable[[float], None] = time.sleep,
     *,
     take_control: bool = False,
+    controls: Callable[[], bool] = lambda: True,
 ) -> list[Switch]:
     """Asks all ranks of a server for another timing mode.
 
-    The cycle at which they switch lies a second ahead, and 50 cycles at least.
+    The cycle at which they switch lies a second ahead, and 50 cycles at least. Who takes control
+    or asks for a mode while the speed of the server is measured is left alone: seats and words
+    are looked at again before anything is written, and nobody can take control in between.
 
     Args:
         run: The server.
         mode: The new mode.
         sleep: Waits while the speed of the server is measured.
         take_control: Also where several spectraces read, of which one controls.
+        controls: Whether the reader that asks controls still; one that does not read does not
+            know.
 
     Returns:
         One entry for all ranks that step together.
 
     Raises:
-        SpectraceError: A rank is not traced, or several read it; none is asked then.
+        SpectraceError: A rank is not traced, several read it, or somebody else was quicker;
+            none is asked then.
     """
     with _rings(run.ranks) as rings:
         if not take_control:
             _refuse_over_heads(run, *rings[0])
-        before = {rank.name: ring.word(Word.CYCLES) for rank, ring in rings}
+        before = {rank.name: _Before.of(ring) for rank, ring in rings}
         sleep(_MEASURED_S)
-        step = in_step([rank.name for rank in run.ranks])
-        groups: dict[str, list[tuple[Rank, RingView]]] = {}
-        for rank, ring in rings:
-            groups.setdefault(step[rank.name], []).append((rank, ring))
-        return [_switch_group(members, before, MODES[mode]) for members in groups.values()]
+        with _undisturbed(rings):
+            _refuse_who_was_slower(run, mode, rings, before, controls())
+            groups = _groups(run, rings).values()
+            return [_switch_group(members, before, MODES[mode]) for members in groups]
 
 
 def asked_of(run: Run) -> TimingMode | None:
@@ -86,8 +105,17 @@ def asked_of(run: Run) -> TimingMode | None:
         SpectraceError: It is not traced.
     """
     with _rings(run.ranks[:1]) as [(_, ring)]:
-        asked, _ = split_mode(ring.word(Word.MODE))
+        return _mode_in(ring.word(Word.MODE))
+
+
+def _mode_in(word: int) -> TimingMode | None:
+    asked, _ = split_mode(word)
     return next((mode for mode, number in MODES.items() if number == asked), None)
+
+
+def _name_in(word: int) -> str:
+    mode = _mode_in(word)
+    return mode.value if mode else "a mode that this release does not know"
 
 
 def in_step(ranks: list[str]) -> dict[str, str]:
@@ -109,10 +137,17 @@ def in_step(ranks: list[str]) -> dict[str, str]:
     return together
 
 
-def _switch_group(
-    members: list[tuple[Rank, RingView]], before: dict[str, int], mode: int
-) -> Switch:
-    ran = max(ring.word(Word.CYCLES) - before[rank.name] for rank, ring in members)
+def _groups(run: Run, rings: Iterable[_Ringed]) -> dict[str, list[_Ringed]]:
+    """The ranks that step together, by what they have in common."""
+    step = in_step([rank.name for rank in run.ranks])
+    groups: dict[str, list[_Ringed]] = {}
+    for rank, ring in rings:
+        groups.setdefault(step[rank.name], []).append((rank, ring))
+    return groups
+
+
+def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int) -> Switch:
+    ran = max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
     newest = max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
     a_second = math.ceil(ran / _MEASURED_S)
     # A server that was idle since it is traced has not told its number: its next cycle it is.
@@ -128,8 +163,8 @@ def _switch_group(
 
 
 @contextmanager
-def _rings(ranks: Iterable[Rank]) -> Iterator[list[tuple[Rank, RingView]]]:
-    opened: list[tuple[Rank, RingView]] = []
+def _rings(ranks: Iterable[Rank]) -> Iterator[list[_Ringed]]:
+    opened: list[_Ringed] = []
     try:
         for rank in ranks:
             opened.append((rank, _ring_of(rank)))
@@ -168,6 +203,40 @@ def _refuse_over_heads(run: Run, rank: Rank, ring: RingView) -> None:
         f"{readers.controller(ring) or 'nobody at this moment'}, and {along} along: "
         "add --take-control to switch it for all of them."
     )
+
+
+@contextmanager
+def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
+    """Keeps others from taking control of any of them meanwhile."""
+    with ExitStack() as held:
+        for _, ring in rings:
+            held.enter_context(readers.alone(ring))
+        yield
+
+
+def _refuse_who_was_slower(
+    run: Run,
+    mode: TimingMode,
+    rings: Sequence[_Ringed],
+    before: dict[str, _Before],
+    still_controls: bool,
+) -> None:
+    """Somebody else may have decided while the speed was measured, and then has the say."""
+    for rank, ring in rings:
+        was, found = before[rank.name], _Before.of(ring)
+        if found.controller != was.controller or not still_controls:
+            whoever = str(readers.controller(ring) or "nobody")
+            raise SpectraceError(
+                f"Since a moment ago {whoever} controls how server {run.server_pid} is timed: it "
+                f"was left alone, and {mode.value} was not asked for. `spectrace status` shows how "
+                "it is timed now."
+            )
+        if found.mode != was.mode:
+            raise SpectraceError(
+                f"Somebody else has just switched rank {rank.name} of server {run.server_pid} to "
+                f"{_name_in(found.mode)}: {mode.value} was not asked for. Run this again if it is "
+                f"to be {mode.value}."
+            )
 
 
 def _not_traced(rank: Rank) -> SpectraceError:

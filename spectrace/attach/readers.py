@@ -89,7 +89,7 @@ def sit_down(ring: RingView) -> int:
     Raises:
         SpectraceError: All seats are taken.
     """
-    with _alone(ring):
+    with alone(ring):
         nobody = controller(ring) is None
         key = max(time.monotonic_ns(), *(ring.word(seat + Seat.KEY) + 1 for seat in _seats()))
         if not _found_seat(ring, key):
@@ -104,13 +104,13 @@ def sit_down(ring: RingView) -> int:
 
 def ask_for_ids(ring: RingView) -> None:
     """Has the probe send the ids behind interned numbers again."""
-    with _alone(ring):
+    with alone(ring):
         ring.set_word(Word.JOINS, ring.word(Word.JOINS) + 1)
 
 
 def take_control(ring: RingView, key: int) -> None:
     """Makes the reader of that key, which is ours, the one that controls."""
-    with _alone(ring):
+    with alone(ring):
         _give_control(ring, Reader(key, os.getpid()))
 
 
@@ -125,7 +125,7 @@ def sign_of_life(ring: RingView, key: int) -> None:
     if seat is not None:
         ring.set_word(seat + Seat.HEARTBEAT_NS, now_ns)
     else:
-        with _alone(ring):
+        with alone(ring):
             _found_seat(ring, key)
 
 
@@ -147,7 +147,7 @@ def get_up(ring: RingView, key: int) -> list[Reader]:
     Returns:
         Those who read on.
     """
-    with _alone(ring):
+    with alone(ring):
         seat = _seat_of(ring, key)
         if seat is not None:
             ring.set_word(seat + Seat.KEY, 0)
@@ -204,7 +204,7 @@ def _give_control(ring: RingView, reader: Reader) -> None:
 
 
 @contextmanager
-def _alone(ring: RingView) -> Iterator[None]:
+def alone(ring: RingView) -> Iterator[None]:
     """Keeps other readers from changing the seats meanwhile; the probe never looks at the lock.
 
     A lock of the open file, of another kind than the one by which a process that made its ring

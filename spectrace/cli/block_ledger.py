@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from spectrace.analysis.block_plan import Turn
 from spectrace.analysis.samples import Block, Refusal, Sample, sample
@@ -26,10 +26,14 @@ class BlockLedger:
         self.sync_is_host = False
         self._blocks: dict[str, list[Block]] = {}  # of the first rank of each group
         self._newest: dict[str, int] = {}  # likewise: number of its newest cycle
-        self._entries: dict[tuple[str, int], Sample | Refusal] = {}
+        self._rounds: dict[int, int] = {}  # of each block, by its number
+        self._entries: dict[int, dict[tuple[str, int], Sample | Refusal]] = {}  # likewise
+        self._counted: Counter[TimingMode] = Counter()
 
     def begin(self, number: int, turn: Turn, switches: Sequence[Switch]) -> None:
         """Begins a block: from the cycles on that were told to the ranks."""
+        self._rounds[number] = turn.round
+        self._entries[number] = {}
         for switch in switches:
             block = Block(number=number, round=turn.round, mode=turn.mode, first=switch.from_cycle)
             for rank in switch.ranks:
@@ -42,9 +46,14 @@ class BlockLedger:
             self._newest[rank] = max(cycle.number, self._newest.get(rank, 0))
             block = self._block_of(rank, cycle.number)
             if block is not None:
-                self._entries[rank, cycle.number] = sample(
-                    cycle, block, sync_is_host=self.sync_is_host
-                )
+                self._enter(block, (rank, cycle.number), cycle)
+
+    def _enter(self, block: Block, key: tuple[str, int], cycle: Cycle) -> None:
+        entries = self._entries[block.number]
+        entry = sample(cycle, block, sync_is_host=self.sync_is_host)
+        self._counted[block.mode] += isinstance(entry, Sample)
+        self._counted[block.mode] -= isinstance(entries.get(key), Sample)
+        entries[key] = entry
 
     def _block_of(self, rank: str, number: int) -> Block | None:
         blocks = self._blocks.get(rank, [])
@@ -60,18 +69,19 @@ class BlockLedger:
         return not seen or max(seen) >= switch.from_cycle
 
     def samples(self, rounds: int | None = None) -> list[Sample]:
-        """Those of the first rounds; all of them if not given."""
-        return [
-            entry
-            for entry in self._entries.values()
-            if isinstance(entry, Sample) and (rounds is None or entry.round < rounds)
-        ]
+        """Those of the first rounds, block by block; all of them if not given."""
+        return [entry for entry in self._of(rounds) if isinstance(entry, Sample)]
+
+    def _of(self, rounds: int | None) -> Iterator[Sample | Refusal]:
+        for number, entries in self._entries.items():
+            if rounds is None or self._rounds[number] < rounds:
+                yield from entries.values()
 
     def counted(self) -> Counter[TimingMode]:
         """How many cycles count, by mode."""
-        return Counter(entry.mode for entry in self.samples())
+        return +self._counted
 
-    def left_out(self) -> dict[str, int]:
-        """How many cycles of blocks do not count, by reason."""
-        reasons = Counter(entry for entry in self._entries.values() if isinstance(entry, Refusal))
+    def left_out(self, rounds: int | None = None) -> dict[str, int]:
+        """How many cycles of the first rounds do not count, by reason; as `samples`."""
+        reasons = Counter(entry for entry in self._of(rounds) if isinstance(entry, Refusal))
         return {reason.value: reasons[reason] for reason in Refusal if reasons[reason]}

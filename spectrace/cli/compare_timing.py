@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import select
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ _PRECISE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_PRECISION = 0.5
 _KEPT_THE_PROBE = 1
 _ASK_S = 0.05
+_NO_MATTER = 0.01  # of a cycle: mixed phases are not worth a word
 
 
 def precision_option(text: str) -> float:
@@ -293,11 +295,11 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
                 "--take-control."
             )
         timing = TimingRun(session, _switcher(session), wish, progress, stop)
-        with _as_it_was(session):
+        with _as_it_was(session, progress):
             try:
                 glance = timing.look()
                 if glance is not None:
-                    agreed = _agreed(sync, glance, timing, progress, stop)
+                    agreed = _agreed(sync, glance, timing, progress)
                     timing.run(timing.modes(with_sync=agreed))
             finally:
                 progress.close()
@@ -331,19 +333,25 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
 def _switcher(
     session: TraceSession,
 ) -> Callable[[TimingMode, Callable[[float], None]], list[Switch]]:
-    """What asks the ranks for another mode; that this spectrace controls them is known."""
+    """What asks all ranks for another mode, late ones too, while this spectrace controls them."""
 
     def switch(mode: TimingMode, sleep: Callable[[float], None]) -> list[Switch]:
-        return modes.switch(session.run, mode, sleep, take_control=True)  # late ranks too
+        return modes.switch(
+            session.run,
+            mode,
+            sleep,
+            take_control=True,
+            controls=lambda: session.facts().controls,
+        )
 
     return switch
 
 
 @contextmanager
-def _as_it_was(session: TraceSession) -> Iterator[None]:
-    """Has the server timed as before at the end, where others read on; else the probe leaves.
+def _as_it_was(session: TraceSession, progress: Progress) -> Iterator[None]:
+    """Has the server timed as before at the end, for whoever reads on or comes just then.
 
-    They may have come meanwhile. Where somebody has taken control they time it as they like.
+    Where somebody has taken control they time it as they like.
     """
     before = None
     with suppress(SpectraceError):  # it has ended at once
@@ -351,13 +359,15 @@ def _as_it_was(session: TraceSession) -> Iterator[None]:
     try:
         yield
     finally:
-        facts = session.facts()
-        if before is not None and facts.controls and facts.readers > 1:
-            with suppress(SpectraceError):  # the probe has been taken out meanwhile
-                modes.switch(session.run, before, take_control=True)
+        if before is not None and session.end is None and session.facts().controls:
+            try:
+                _switcher(session)(before, time.sleep)
+            except SpectraceError as error:
+                if session.end is None:  # else the probe has just been taken out
+                    progress.note(str(error))
 
 
-def _agreed(sync: Sync, glance: Glance, timing: TimingRun, progress: _Closing, stop: Stop) -> bool:
+def _agreed(sync: Sync, glance: Glance, timing: TimingRun, progress: Progress) -> bool:
     """Whether there are to be blocks of mode `sync`; says before what they will cost."""
     if not sync.wanted:
         return False
@@ -368,7 +378,8 @@ def _agreed(sync: Sync, glance: Glance, timing: TimingRun, progress: _Closing, s
     if sync.agreed:
         return True
     progress.note("Go on with them? Type y, or n to compare the other modes alone.")
-    return answer(sys.stdin, timing.keep_reading, stop).lower() in {"y", "yes"}
+    with timing.asking():
+        return answer(sys.stdin, timing.keep_reading, timing.is_over).lower() in {"y", "yes"}
 
 
 def announcement(glance: Glance, count: int) -> str:
@@ -378,25 +389,44 @@ def announcement(glance: Glance, count: int) -> str:
         glance: What the server did before.
         count: How many modes there are with `sync`.
     """
-    most = numbers.share(glance.most_sync_costs)
-    cycle, launches = map(numbers.milliseconds, (glance.cycle_ms, glance.launch_ms))
-    return (
-        f"One of {count} blocks is timed with a synchronize at every boundary. In these, what the "
-        f"host launches ahead no longer overlaps: a cycle of {cycle} "
-        f"becomes longer by {launches} at most, {most}, "
-        "and requests are that much slower meanwhile."
+    return " ".join(_announcement(glance, count))
+
+
+def _announcement(glance: Glance, count: int) -> Iterator[str]:
+    cycle, works, mixed = map(
+        numbers.milliseconds, (glance.cycle_ms, glance.works_ms, glance.mixed_ms)
     )
+    likely, most = map(numbers.share, (glance.likely_sync_costs, glance.most_sync_costs))
+    yield f"One of {count} blocks is timed with a synchronize at every boundary."
+    if glance.mode is TimingMode.SYNC:
+        yield f"The server is timed so already: its cycles of {cycle} do not become longer."
+        return
+    yield "What the host does while the device works then no longer overlaps."
+    if glance.mode is TimingMode.OFF:
+        yield (
+            f"How much of a cycle of {cycle} that is, is not known, since the server was timed "
+            "without phases: it can become longer by 100 % at most."
+        )
+    elif glance.most_sync_costs - glance.likely_sync_costs < _NO_MATTER:
+        yield f"A cycle of {cycle} becomes longer by {works} at most, {most}."
+    else:
+        yield (
+            f"A cycle of {cycle} becomes longer by up to {works}, {likely}, if the host only waits "
+            f"where it waits for the device ({mixed}). How much it works there too is not known: "
+            f"{most} is the most."
+        )
+    yield "Requests are that much slower meanwhile."
 
 
-def answer(stream: TextIO, meanwhile: Callable[[], None], stop: Stop) -> str:
-    """Waits for a line while the session is read on; empty where it is stopped instead.
+def answer(stream: TextIO, meanwhile: Callable[[], None], is_over: Callable[[], bool]) -> str:
+    """Waits for a line while the session is read on; empty where it is over instead.
 
     Args:
         stream: Where the line comes from.
         meanwhile: Reads on.
-        stop: Ends the waiting.
+        is_over: Ends the waiting.
     """
-    while not stop.requested:
+    while not is_over():
         meanwhile()
         if select.select([stream], [], [], _ASK_S)[0]:
             return stream.readline().strip()

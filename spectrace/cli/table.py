@@ -26,6 +26,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         parts: The parts of verify have rows of their own.
         blanks: Blank lines stand between headline, times and figures.
         definitions: Both accept lengths have rows with their definitions.
+        device: The phases on the device have rows, where it is timed.
         phases: The phases have rows; else only whole cycles, below the figures.
     """
 
@@ -33,11 +34,18 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     parts: bool = True
     blanks: bool = True
     definitions: bool = True
+    device: bool = True
     phases: bool = True
 
 
 WHOLE = Layout()
-_SHORTER = ("parts", "blanks", "definitions", "phases")  # what is left out, one after the other
+_SHORTER = (
+    "parts",
+    "blanks",
+    "definitions",
+    "device",
+    "phases",
+)  # what is left out, one after the other
 
 
 def wide(console: Console) -> Layout:
@@ -71,7 +79,7 @@ def render(report: Report, layout: Layout = WHOLE) -> RenderableType:
     times = report.summary.speculative or report.summary.decode
     if times is not None:
         shown = _phases(times, layout)
-        table = Group(_times_table(report, times, shown), *_lag_note(shown))
+        table = Group(_times_table(report, times, layout), *_lag_note(shown))
         sides.insert(0 if layout.phases else 1, table)
     if layout.side_by_side:
         parts.append(_beside(sides))
@@ -97,7 +105,13 @@ def _phases(times: CycleTimes, layout: Layout) -> list[PhaseSummary]:
     return [phase for phase in times.phases if layout.parts or phase.name.parent is None]
 
 
-def _times_table(report: Report, times: CycleTimes, phases: list[PhaseSummary]) -> Table:
+def _device(times: CycleTimes, layout: Layout) -> list[PhaseSummary]:
+    if not (layout.phases and layout.device):
+        return []
+    return [phase for phase in times.device if phase.name.parent is None]
+
+
+def _times_table(report: Report, times: CycleTimes, layout: Layout) -> Table:
     summary = report.summary
     stretch = "" if report.final else f"last {summary.window_s:.0f} s"
     heads = ("p50\nms", "p95\nms", "p99\nms", "share\n%")
@@ -110,8 +124,13 @@ def _times_table(report: Report, times: CycleTimes, phases: list[PhaseSummary]) 
     )
     speculative = summary.speculative is not None
     table.add_row(*_time_cells("cycle" if speculative else "plain decode", times.time), "")
-    for phase in phases:
-        table.add_row(*_time_cells(_label(phase), phase.time), numbers.share_cell(phase.share))
+    for phase in _phases(times, layout):
+        table.add_row(*_phase_cells(phase))
+    on_device = _device(times, layout)
+    if on_device:
+        table.add_row("device")
+    for phase in on_device:
+        table.add_row(*_phase_cells(phase))
     if speculative and summary.decode is not None:
         table.add_row(*_time_cells("plain decode", summary.decode.time), "")
     return table
@@ -121,6 +140,10 @@ def _time_cells(label: str, time: Percentiles | None) -> tuple[str, str, str, st
     cells = (None, None, None) if time is None else (time.p50_ms, time.p95_ms, time.p99_ms)
     p50, p95, p99 = (numbers.milliseconds_cell(cell) for cell in cells)
     return label, p50, p95, p99
+
+
+def _phase_cells(phase: PhaseSummary) -> tuple[str, ...]:
+    return (*_time_cells(_label(phase), phase.time), numbers.share_cell(phase.share))
 
 
 def _label(phase: PhaseSummary) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from spectrace.analysis.block_plan import Plan, Turn
+from spectrace.analysis.samples import WARM_UP_CYCLES
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison
 from spectrace.attach.modes import Switch
@@ -18,7 +23,7 @@ from spectrace.cli.block_ledger import BlockLedger
 from spectrace.cli.follow import Clock, Session
 from spectrace.cli.stopping import Stop
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, CycleKind, Lane, PhaseName, TimingMode
+from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RankCycle, TimingMode
 
 POLL_S = 0.05
 _LEAST_ROUNDS = 2  # of one alone nothing could be told from chance
@@ -28,13 +33,19 @@ _IDLE_AFTER_S = 2.0
 _PATIENCE_S = 5.0  # with groups of ranks that have become idle, once others have switched
 _NS_PER_S = 1e9
 _NS_PER_MS = 1e6
-_LAUNCHES = (
-    PhaseName.DRAFT,
-    PhaseName.DRAFT_STEP,
-    PhaseName.VERIFY_PREPARE,
-    PhaseName.VERIFY_FORWARD,
-    PhaseName.DRAFT_EXTEND,
-)
+_MS_PER_S = 1e3
+_WAITS = {PhaseName.WAIT}  # the host does nothing else in these
+_MIXED = {  # it may also wait in these, and nobody sees for how long
+    PhaseName.RESOLVE,
+    PhaseName.VERIFY,
+    PhaseName.VERIFY_SAMPLE,
+    PhaseName.VERIFY_COMMIT,
+}
+_SWITCHED_AFTER_S = 0.3  # the speed is measured, and looked at again
+_BLOCK_S, _BLOCK_CYCLES = 1.0, 50  # at least, as `attach.modes` switches
+_SPARE = 1.2  # of the time that rounds take, for what cannot be foreseen
+_GROWN = 1.25  # by so much more than at the last look, before it is compared again
+_Found = TypeVar("_Found")
 SwitchTo = Callable[[TimingMode, Callable[[float], None]], list[Switch]]
 
 
@@ -63,21 +74,31 @@ class Glance:
     """What the server did before the first block.
 
     Attributes:
+        mode: How it was timed then.
         cycle_ms: Median time of a decode cycle.
-        launch_ms: Median of what the host takes to launch in one; 0 where phases are not timed.
+        works_ms: Of it, what the host does itself: all but its waits, and but `mixed_ms`.
+        mixed_ms: Time in phases in which the host works and may wait for the device as well.
     """
 
+    mode: TimingMode
     cycle_ms: float
-    launch_ms: float
+    works_ms: float
+    mixed_ms: float
+
+    @property
+    def likely_sync_costs(self) -> float:
+        """By what part `sync` lengthens a cycle if the host only waits in the mixed phases."""
+        return min(1.0, self.works_ms / self.cycle_ms)
 
     @property
     def most_sync_costs(self) -> float:
-        """By what part `sync` can lengthen a cycle at most.
+        """By what part `sync` can lengthen a cycle at most, beside the calls themselves.
 
-        What the host launches while the device is at work is what a synchronize takes out of
-        that shadow.
+        With a synchronize at every boundary host and device work in turns at worst: a cycle then
+        takes what the one works and what the other does. The device's part fits into a cycle as
+        it is now. What the host works is therefore all that can come on top of it.
         """
-        return self.launch_ms / self.cycle_ms
+        return min(1.0, (self.works_ms + self.mixed_ms) / self.cycle_ms)
 
 
 class Progress(Protocol):
@@ -128,7 +149,11 @@ class TimingRun:
         self._rounds = 0  # whole ones
         self._least_rounds = _LEAST_ROUNDS
         self._lost_control = False
+        self._asks = False
+        self._glance: Glance | None = None
+        self._modes: tuple[TimingMode, ...] = ()  # that are compared
         self._device_timing = ""
+        self._compared_cycles = 0  # that counted when it was last compared
 
     def look(self) -> Glance | None:
         """Waits for the first decode cycles.
@@ -139,7 +164,7 @@ class TimingRun:
         seen: dict[int, Cycle] = {}
         told = False
         while len(seen) < _LOOK_CYCLES:
-            if self._is_over():
+            if self.is_over():
                 return None
             for cycle in self._poll():
                 if cycle.kind in {CycleKind.SPECULATIVE, CycleKind.DECODE}:
@@ -151,7 +176,8 @@ class TimingRun:
         facts = self._session.facts()
         self._device_timing = facts.timing
         self.ledger.sync_is_host = facts.device.partition(":")[0] == "cpu"
-        return _glance(list(seen.values()))
+        self._glance = glance_of(list(seen.values()))
+        return self._glance
 
     def _why_no_cycle(self) -> Sequence[str]:
         return standing_still(self._session.facts()) or [
@@ -167,18 +193,44 @@ class TimingRun:
     def run(self, modes: Sequence[TimingMode]) -> None:
         """Goes through the blocks until the wish is fulfilled, or it is stopped."""
         plan = Plan(modes, self._wish.seed)
+        self._modes = tuple(modes)
         self._least_rounds = max(_LEAST_ROUNDS, math.ceil(_LEAST_BLOCKS / (len(modes) - 1)))
-        if self._is_over():
+        if self.is_over():
             return
+        for sentence in self._what_does_not_fit(plan.turns_per_round):
+            self._progress.note(sentence)
         try:
             self._come_to(self._ask(plan.lead_in))
             for number, turn in enumerate(plan.turns()):
-                if self._is_over() or not self._block(number, turn, plan.turns_per_round):
+                if self.is_over() or not self._block(number, turn, plan.turns_per_round):
                     return
         except (
             SpectraceError
         ) as error:  # the probe was taken out from elsewhere, or the server ends
             self._progress.note(str(error))
+
+    def _what_does_not_fit(self, turns_per_round: int) -> Iterator[str]:
+        """Says what of the wish cannot be: fewer rounds than the least say nothing."""
+        if self._glance is None:
+            return
+        block_s = max(_BLOCK_S, _BLOCK_CYCLES * self._glance.cycle_ms / _MS_PER_S)
+        blocks = self._least_rounds * turns_per_round
+        takes_s = (blocks + 2) * (block_s + _SWITCHED_AFTER_S)  # it leads in, and the last one ends
+        least = f"{self._least_rounds} rounds, {blocks} blocks, are the least"
+        left_s = self._wish.duration_s - self.passed_s()
+        of_mode = blocks // len(self._modes) * (_BLOCK_CYCLES - WARM_UP_CYCLES)
+        if takes_s > left_s:
+            yield (
+                f"{least}, and take about {takes_s:.0f} s with cycles of "
+                f"{numbers.milliseconds(self._glance.cycle_ms)}: the {max(left_s, 0):.0f} s that "
+                "are left will not do, and what comes until then says little. Give it a longer "
+                f"--duration, such as {math.ceil(takes_s * _SPARE / 10) * 10:.0f}s."
+            )
+        elif self._wish.cycles is not None and self._wish.cycles < of_mode:
+            yield (
+                f"{least}: they bring about {of_mode} cycles of each mode, more than the "
+                f"--cycles {self._wish.cycles} that were asked for."
+            )
 
     def _block(self, number: int, turn: Turn, turns_per_round: int) -> bool:
         """Begins one, which ends the one before; False where that was the last one."""
@@ -197,7 +249,7 @@ class TimingRun:
     def _come_to(self, switches: Sequence[Switch]) -> None:
         """Polls until all ranks that are busy have switched."""
         first_ns = None
-        while not self._is_over():
+        while not self.is_over():
             reached = [self.ledger.reached(switch) for switch in switches]
             now_ns = self._clock.now_ns()
             if any(reached) and first_ns is None:
@@ -229,10 +281,22 @@ class TimingRun:
 
     def passed_s(self) -> float:
         """How long it has taken, in s."""
-        return (self._clock.now_ns() - self._start_ns) / _NS_PER_S
+        return 0.0 if self._asks else (self._clock.now_ns() - self._start_ns) / _NS_PER_S
 
-    def _is_over(self) -> bool:
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """While a person is asked; the time begins behind that."""
+        self._asks = True
+        try:
+            yield
+        finally:
+            self._asks = False
+            self._start_ns = self._clock.now_ns()
+
+    def is_over(self) -> bool:
+        """Whether the comparison is to end here, whatever the intervals are."""
         facts = self._session.facts()
+        self._note_device(facts.timing)
         if not facts.controls and not self._lost_control:
             self._lost_control = True
             self._progress.note(
@@ -246,9 +310,30 @@ class TimingRun:
             or self.passed_s() >= self._wish.duration_s
         )
 
+    def _note_device(self, timing: str) -> None:
+        """The device's events may fail later than at the first look."""
+        if timing and not self._device_timing:
+            self._device_timing = timing
+            if TimingMode.DEVICE in self._modes:
+                self._progress.note(
+                    f"Device timing has ended: its blocks bring nothing more. {timing}"
+                )
+
     def _is_enough(self) -> bool:
-        """Looks at what the whole rounds have brought, and tells it."""
-        found = self.result(self._rounds)
+        """Looks at what the whole rounds have brought, and tells it.
+
+        That takes the longer the more there is: it is done where enough has come since the last
+        time to make a difference.
+        """
+        counted = self.ledger.counted()
+        grown = counted.total() >= _GROWN * self._compared_cycles
+        if self._rounds < self._least_rounds:
+            self._progress.round(f"Round {self._rounds}: {counted.total():,} cycles count.")
+            return False
+        if not (grown or self._has_cycles(counted)):
+            return False
+        self._compared_cycles = counted.total()
+        found = self._meanwhile(self._comparison(self._rounds))
         widest = found.widest
         known = "not known yet"
         if widest is not None and widest < 1:
@@ -257,12 +342,24 @@ class TimingRun:
             f"Round {self._rounds}: {sum(figures.cycles for figures in found.modes):,} cycles "
             f"count, widest interval {known}, asked for ±{numbers.share(self._wish.precision)}."
         )
-        if self._rounds < self._least_rounds:
-            return False
-        counts = [figures.cycles for figures in found.modes]
-        if self._wish.cycles is not None and counts and min(counts) >= self._wish.cycles:
+        if self._has_cycles({figures.mode: figures.cycles for figures in found.modes}):
             return True
-        return widest is not None and widest <= self._wish.precision
+        explained = {TimingMode.DEVICE} if self._device_timing else set()
+        silent = set(found.without_data) - explained
+        return not silent and widest is not None and widest <= self._wish.precision
+
+    def _has_cycles(self, counted: Mapping[TimingMode, int]) -> bool:
+        """Whether each mode, none left out, has the cycles that were asked for."""
+        wanted = self._wish.cycles
+        return wanted is not None and all(counted.get(mode, 0) >= wanted for mode in self._modes)
+
+    def _meanwhile(self, work: Callable[[], _Found]) -> _Found:
+        """Does work beside reading on: rings that nobody reads overflow."""
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            working = beside.submit(work)
+            while not wait([working], POLL_S).done:
+                self._poll()
+        return working.result()
 
     def _where(self, number: int, turn: Turn, turns_per_round: int) -> str:
         counted = self.ledger.counted()
@@ -272,16 +369,17 @@ class TimingRun:
             f"{turn.mode.value}" + (f" · cycles: {cycles}" if cycles else "")
         )
 
-    def result(self, rounds: int | None = None) -> Comparison:
-        """The comparison of so many rounds; by default of the whole ones, once they are enough.
+    def result(self) -> Comparison:
+        """The comparison of the whole rounds, or of everything that came while they are too few."""
+        return self._comparison(self._rounds if self._rounds >= self._least_rounds else None)()
 
-        With fewer it is of everything that came.
-        """
-        if rounds is None and self._rounds >= self._least_rounds:
-            rounds = self._rounds
-        return compare(
+    def _comparison(self, rounds: int | None) -> Callable[[], Comparison]:
+        """Takes together what there is now; calling it compares that."""
+        return partial(
+            compare,
             self.ledger.samples(rounds),
-            left_out=self.ledger.left_out(),
+            asked=self._modes,
+            left_out=self.ledger.left_out(rounds),
             rounds=self._rounds,
             margin=self._wish.precision,
             plain_decode_ms=self._wish.plain_decode_ms,
@@ -289,16 +387,41 @@ class TimingRun:
         )
 
 
-def _glance(cycles: Sequence[Cycle]) -> Glance:
-    launches = [
-        sum(
-            phase.duration_ns
-            for phase in cycle.ranks[0].phases
-            if phase.lane is Lane.HOST and phase.name in _LAUNCHES
-        )
-        for cycle in cycles
-    ]
+def glance_of(cycles: Sequence[Cycle]) -> Glance:
+    """What the host did in some decode cycles, in medians; of their ranks the busiest counts.
+
+    Args:
+        cycles: At least one. Those count that were timed as most of them.
+    """
+    (mode, _), *_ = Counter(cycle.ranks[0].mode for cycle in cycles).most_common()
+    alike = [cycle for cycle in cycles if cycle.ranks[0].mode is mode]
+    works_ms = _median_ms(max(map(_works_ns, cycle.ranks)) for cycle in alike)
+    most_ms = _median_ms(max(map(_most_works_ns, cycle.ranks)) for cycle in alike)
     return Glance(
-        cycle_ms=median(cycle.ranks[0].duration_ns for cycle in cycles) / _NS_PER_MS,
-        launch_ms=median(launches) / _NS_PER_MS,
+        mode=mode,
+        cycle_ms=_median_ms(cycle.ranks[0].duration_ns for cycle in alike),
+        works_ms=works_ms,
+        mixed_ms=most_ms - works_ms,
+    )
+
+
+def _median_ms(times_ns: Iterable[int]) -> float:
+    return median(times_ns) / _NS_PER_MS
+
+
+def _works_ns(rank: RankCycle) -> int:
+    """What a rank's host is known to do itself."""
+    return sum(
+        phase.duration_ns
+        for phase in rank.phases
+        if phase.lane is Lane.HOST and phase.name not in _WAITS | _MIXED
+    )
+
+
+def _most_works_ns(rank: RankCycle) -> int:
+    """What it does itself at most: all but its waits by name."""
+    return rank.duration_ns - sum(
+        phase.duration_ns
+        for phase in rank.phases
+        if phase.lane is Lane.HOST and phase.name in _WAITS
     )

@@ -29,6 +29,7 @@ _REASONS = {
     Refusal.OTHER_KIND: "no decode",
     Refusal.INCOMPLETE: "incomplete",
     Refusal.THEN_IDLE: "the server idled behind them",
+    Refusal.TOO_FEW: "too few in their block, or blocks in their mode",
     Refusal.UNLIKE: "none like them in another mode",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.intervals import Estimate, negated
 from spectrace.analysis.timing_report import (
     Comparison,
     Cost,
@@ -32,8 +32,7 @@ def _sentences(found: Comparison) -> Iterator[str]:
     if len(found.modes) < 2:  # noqa: PLR2004 - a pair
         yield _too_little(found)
         return
-    if found.device_timing:
-        yield f"There is no device timing here. {found.device_timing}"
+    yield from _lacking(found)
     if found.runs_ahead:
         yield (
             "The host runs ahead of the device: host times of phases are the times of their "
@@ -49,7 +48,10 @@ def _sentences(found: Comparison) -> Iterator[str]:
 
 def _too_little(found: Comparison) -> str:
     if not found.modes and not sum(found.left_out.values()):
-        return "Nothing can be said: no cycle came. Is the server idle?"
+        return (
+            "Nothing can be said: no cycle came in a block. It ended before the first one, or the "
+            "server is idle."
+        )
     if not found.modes:
         return (
             "Nothing can be said: too few cycles came that can be compared. Two blocks of each "
@@ -57,6 +59,25 @@ def _too_little(found: Comparison) -> str:
         )
     only = found.modes[0].mode.value
     return f"Nothing can be compared: only mode {only} has two blocks of cycles that count."
+
+
+def _lacking(found: Comparison) -> Iterator[str]:
+    """What was to be compared and cannot be."""
+    device = found.of(TimingMode.DEVICE)
+    if found.device_timing and device is None:
+        yield f"There is no device timing here. {found.device_timing}"
+    elif found.device_timing:
+        yield f"Device timing has ended before the comparison did. {found.device_timing}"
+    elif device is not None and not device.device:
+        yield "Mode device gave no times of the device: no cycle has a whole lane of it."
+    explained = {TimingMode.DEVICE} if found.device_timing else set()
+    names = [mode.value for mode in found.without_data if mode not in explained]
+    if names:
+        yield (
+            f"Of mode {listed(names)} nothing can be said: too few of its cycles count."
+            if len(names) == 1
+            else f"Of modes {listed(names)} nothing can be said: too few of their cycles count."
+        )
 
 
 def _moved(moved: Moved) -> str:
@@ -73,20 +94,22 @@ def _moved(moved: Moved) -> str:
 
 
 def _differences(found: Comparison, mode: TimingMode) -> Iterator[str]:
-    """What `_moved` does not tell: phases that are longer, as long, or unknown."""
+    """What `_moved` does not tell: phases that are longer or shorter, as long, or unknown."""
     own = [one for one in found.differences if one.mode is mode]
     reference = found.reference
     if not own or reference is None:
         return
     against = "the device" if reference.lane is Lane.DEVICE else "sync timing"
-    told = {moved.charged_to for moved in found.moved if moved.mode is mode}
+    moved = [one for one in found.moved if one.mode is mode]
+    told = {one.charged_to for one in moved} | {one.hidden_in for one in moved}
     clock = _CLOCKS[mode].capitalize()
     for one in own:
-        longer = one.verdict is Verdict.DIFFERS and one.difference_ms.value > 0
-        if longer and one.phase not in told:
+        if one.verdict is Verdict.DIFFERS and one.phase not in told:
+            longer = one.difference_ms.value > 0
+            apart = one.difference_ms if longer else negated(one.difference_ms)
             yield (
-                f"{clock} shows {label(one.phase)} longer than {against}, by "
-                f"{_ms(one.difference_ms)}{_why_longer(mode)}."
+                f"{clock} shows {label(one.phase)} {'longer' if longer else 'shorter'} than "
+                f"{against}, by {_ms(apart)}{_why_longer(mode) if longer else ''}."
             )
     same = [one.phase for one in own if one.verdict is Verdict.SAME]
     if same:

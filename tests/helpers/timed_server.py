@@ -129,11 +129,12 @@ class TimedServer:
         clock: Its time.
         idle_s: For so long no cycle comes at first.
         device: What the server runs on.
-        timing: Why its device has no timing events.
+        timing: Why its device has no timing events, or none any more.
         asked: The modes that were asked for, in order.
         controls: Whether this spectrace decides.
         end: Why there is nothing more to trace.
         meanwhile: Is shown the number of each cycle.
+        looked: Is told of each poll.
     """
 
     clock: Ticking
@@ -144,6 +145,7 @@ class TimedServer:
     controls: bool = True
     end: End | None = None
     meanwhile: Callable[[int], None] = lambda _: None
+    looked: Callable[[], None] = lambda: None
     run: Run = RUN
     last_cycles: list[Cycle] = field(default_factory=list)
 
@@ -154,12 +156,16 @@ class TimedServer:
 
     def poll(self) -> list[Cycle]:
         """The cycles that have ended since."""
+        self.looked()
         cycles = []
         while self._at_ns + 32 * MS <= self.clock.now_ns():
             self._number += 1
             if self._number >= self._next[1]:
                 self._mode = self._next[0]
-            lacks = self.timing and self._mode in {TimingMode.DEVICE, TimingMode.SYNC}
+            lacks = bool(self.timing) and (
+                self._mode is TimingMode.DEVICE
+                or (self._mode is TimingMode.SYNC and self.device == "cpu")
+            )
             cycles.append(
                 cycle_of(
                     self._number,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
 
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.sample_table import SampleTable
@@ -10,9 +13,19 @@ from spectrace.analysis.samples import Sample
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison, Verdict
 from spectrace.model import PhaseName, TimingMode
-from tests.helpers.timing_truth import PHASES, STORY, Server, mean_noise, noise_quantile, samples
+from tests.helpers.timing_truth import (
+    PHASES,
+    STORY,
+    TOKENS,
+    Server,
+    mean_noise,
+    noise_quantile,
+    samples,
+    sum_quantile,
+)
 
 _ROUNDS = 3
+LONG_ROUNDS = 18  # until a p99 has an interval
 _MOST_ROUNDS = 8
 _PRECISION = 0.01  # of a cycle's time
 _STEADY = Server(host=STORY.host, drift_ms=0.0)  # of a drifting server there is no one true median
@@ -43,19 +56,40 @@ def aa_rate(runs: int, *, stops: bool) -> float:
     return claimed / runs
 
 
-def coverage(runs: int) -> dict[str, float]:
-    """The part of runs in which each kind of interval holds the truth."""
-    held: dict[str, int] = {}
+class Tally(NamedTuple):
+    """What became of one kind of intervals.
+
+    Attributes:
+        held: How many held the truth.
+        wide: How many lacked a limit; these are no intervals, and hold nothing.
+        runs: How many there were in all.
+    """
+
+    held: int
+    wide: int
+    runs: int
+
+    @property
+    def coverage(self) -> float | None:
+        """The part of intervals that hold the truth; None where there was none."""
+        return self.held / (self.runs - self.wide) if self.wide < self.runs else None
+
+
+def coverage(runs: int) -> dict[str, Tally]:
+    """How often each kind of interval holds the truth."""
+    found: dict[str, Tally] = {}
     for seed in range(runs):
         for kind, estimate, truth in _intervals(seed):
-            assert estimate is not None
-            held[kind] = held.get(kind, 0) + (not estimate.excludes(truth))
-    return {kind: count / runs for kind, count in held.items()}
+            held, wide, count = found.get(kind, (0, 0, 0))
+            whole = estimate is not None and math.isfinite(estimate.half_width)
+            holds = estimate is not None and whole and not estimate.excludes(truth)
+            found[kind] = Tally(held + holds, wide + (not whole), count + 1)
+    return found
 
 
 def _intervals(seed: int) -> Iterator[tuple[str, Estimate | None, float]]:
-    steady = compare(samples(_STEADY, _ROUNDS, seed))
-    yield from _of_one_mode(steady)
+    yield from _of_one_mode(compare(samples(_STEADY, _ROUNDS, seed)), "")
+    yield from _of_the_tail(compare(samples(_STEADY, LONG_ROUNDS, seed)), "_of_a_long_run")
     drifting = samples(STORY, _ROUNDS, seed)
     yield "difference", _draft_difference(drifting), 0.87 - 2.18
     table = SampleTable(drifting)
@@ -77,9 +111,26 @@ def _draft_difference(taken: list[Sample]) -> Estimate | None:
     return table.excess((TimingMode.HOST, host), (TimingMode.DEVICE, device), 0.95)
 
 
-def _of_one_mode(found: Comparison) -> Iterator[tuple[str, Estimate | None, float]]:
+def _of_one_mode(found: Comparison, suffix: str) -> Iterator[tuple[str, Estimate | None, float]]:
     host = found.of(TimingMode.HOST)
     assert host is not None
     verify = next(phase for phase in host.host if phase.name is PHASES[1])
+    mean = mean_noise(_STEADY)
     yield "phase_median", verify.time_ms, 28.71 + noise_quantile(_STEADY, 0.5)
-    yield "rate", host.cycles_per_s, 1e3 / (29.90 + 3 * mean_noise(_STEADY))
+    yield "phase_share", verify.share, (28.71 + mean) / (29.90 + 3 * mean)
+    yield "rate", host.cycles_per_s, 1e3 / (29.90 + 3 * mean)
+    yield "tokens_rate", host.tokens_per_s, TOKENS * 1e3 / (29.90 + 3 * mean)
+    yield from _of_the_tail(found, suffix)
+
+
+def _of_the_tail(found: Comparison, suffix: str) -> Iterator[tuple[str, Estimate | None, float]]:
+    host = found.of(TimingMode.HOST)
+    assert host is not None
+    yield f"p50{suffix}", host.cycle_p50_ms, 29.90 + _quantile(0.5)
+    yield f"p95{suffix}", host.cycle_p95_ms, 29.90 + _quantile(0.95)
+    yield f"p99{suffix}", host.cycle_p99_ms, 29.90 + _quantile(0.99)
+
+
+@cache
+def _quantile(part: float) -> float:
+    return sum_quantile(_STEADY, part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from statistics import NormalDist
 
@@ -22,7 +23,10 @@ PHASES = (PhaseName.DRAFT, PhaseName.VERIFY)
 _MEMORY = 0.6  # of one cycle for the one before
 _OF_BLOCK = 0.1  # part of the variance that a block has in common
 _SKEW = 0.5
-_TOKENS = 4.2  # of a cycle, on average
+TOKENS = 4.2  # of a cycle, on average
+_GRID_MS = 5e-4
+_NEARLY_ALL = 1 - 1e-9
+_ABOVE_LEAST = 1e-12  # of a log-normal value, where its logarithm would have none
 LIKE = Like(group="", kind=CycleKind.SPECULATIVE, batch_size=2, steps=5, topk=1, draft_tokens=6)
 
 
@@ -76,7 +80,7 @@ def _block(
 ) -> list[Sample]:
     bases = (*server.host[turn.mode], *server.device, server.rest)
     columns = [base + later_ms + _noise(server, server.block_cycles, random) for base in bases]
-    tokens = random.poisson(_TOKENS, server.block_cycles)
+    tokens = random.poisson(TOKENS, server.block_cycles)
     return [
         _sample(block, turn, [float(column[place]) for column in columns], int(tokens[place]))
         for place in range(server.block_cycles)
@@ -103,13 +107,18 @@ def _sample(block: int, turn: Turn, times: list[float], tokens: int) -> Sample:
 
 def _noise(server: Server, count: int, random: np.random.Generator) -> np.ndarray:
     """Of median 0: a skewed function of standard normal values that remember each other."""
-    steps = random.standard_normal(count)
-    own = np.empty(count)
-    own[0] = steps[0]
-    for place in range(1, count):
-        own[place] = _MEMORY * own[place - 1] + math.sqrt(1 - _MEMORY**2) * steps[place]
+    own = _memory(count) @ random.standard_normal(count)
     normal = math.sqrt(_OF_BLOCK) * random.standard_normal() + math.sqrt(1 - _OF_BLOCK) * own
     return server.spread_ms * _skewed(normal)
+
+
+@cache
+def _memory(count: int) -> np.ndarray:
+    """What each value has of each independent one before it: an autoregressive process."""
+    places = np.arange(count)
+    share: np.ndarray = np.tril(_MEMORY ** np.maximum(0, places[:, None] - places))
+    share[:, 1:] *= math.sqrt(1 - _MEMORY**2)
+    return share
 
 
 def _skewed(normal: np.ndarray) -> np.ndarray:
@@ -125,3 +134,19 @@ def noise_quantile(server: Server, part: float) -> float:
 def mean_noise(server: Server) -> float:
     """The true mean of one phase's noise, in ms: that of a log-normal value, less 1."""
     return server.spread_ms * math.expm1(_SKEW**2 / 2)
+
+
+def sum_quantile(server: Server, part: float) -> float:
+    """The true quantile of a whole cycle's noise, in ms: of the sum of three independent ones.
+
+    Their density is convolved twice on a grid, which the probability of each of its steps fills.
+    """
+    least, most = -server.spread_ms, noise_quantile(server, _NEARLY_ALL)
+    edges = np.arange(least, most, _GRID_MS)
+    normal = np.log1p(np.maximum(edges / server.spread_ms, _ABOVE_LEAST - 1)) / _SKEW
+    below = np.array([NormalDist().cdf(value) for value in normal])
+    size = 3 * len(below)
+    one = np.fft.rfft(np.diff(below), size)
+    three = np.cumsum(np.fft.irfft(one**3, size))
+    # Three values in the middles of their steps lie one and a half steps above their sum of edges.
+    return 3 * least + _GRID_MS * (1.5 + float(np.interp(part, three, np.arange(size))))

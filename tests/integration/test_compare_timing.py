@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -92,14 +93,28 @@ def test_cycles_and_break_even_are_the_storys(story: tuple[Result, Path]) -> Non
 
 
 def test_the_report_names_what_hid_where(story: tuple[Result, Path]) -> None:
-    """Draft's device time is charged to verify; and nobody claims 31 tok/s."""
+    """Draft's device time is charged to verify, in the words and on the page."""
     found, page = story
-    said = " ".join(found["comparison"]["sentences"])
-    assert "(draft → verify)" in said
-    assert not any(
-        30.0 < figures["tokens_per_s"]["value"] < 32.0 for figures in found["comparison"]["modes"]
-    )
+    assert "(draft → verify)" in " ".join(found["comparison"]["sentences"])
     assert "(draft → verify)" in page.read_text("utf-8")
+
+
+def test_nobody_claims_that_sync_halves_the_throughput(story: tuple[Result, Path]) -> None:
+    """30.95 ms instead of 29.90 are 3.5 % slower: 136 tokens/s with twice 2.1 a cycle, never 31.
+
+    Every rate that the words or the page give is looked at.
+    """
+    found, page = story
+    off, sync = (mode_of(found, mode)["cycles_per_s"]["value"] for mode in ("off", "sync"))
+    assert 0.95 <= sync / off <= 0.975
+    text = re.sub(r"<script.*?</script>|<[^>]+>", " ", page.read_text("utf-8"), flags=re.DOTALL)
+    for said in (" ".join(found["comparison"]["sentences"]), text):
+        claimed = re.findall(r"([\d.,]+)\s*(?:±\S+\s*)?(?:tok|tokens)\s*/\s*s", said)
+        assert all(float(rate.replace(",", "")) > 50 for rate in claimed), claimed
+    row = re.search(r"tokens/s((?:\s+[\d.,]+\s+±\S+){4})", text)
+    assert row is not None
+    rates = [float(rate) for rate in re.findall(r"([\d.]+)\s+±", row[1])]
+    assert rates == pytest.approx([4.2e3 / 29.90] * 3 + [4.2e3 / 30.95], rel=0.12)
 
 
 def test_every_mode_was_taken_as_it_was_asked(story: tuple[Result, Path]) -> None:
@@ -107,9 +122,7 @@ def test_every_mode_was_taken_as_it_was_asked(story: tuple[Result, Path]) -> Non
 
     And the few of a block in which the time was over.
     """
-    left_out = story[0]["comparison"]["left_out"]
-    assert set(left_out) <= {"warm_up", "then_idle", "unlike"}
-    assert left_out.get("unlike", 0) < 5
+    assert set(story[0]["comparison"]["left_out"]) <= {"warm_up", "then_idle", "too_few"}
 
 
 def test_a_host_that_runs_ahead_is_said_to_show_launches() -> None:
@@ -128,11 +141,28 @@ def test_blocking_launches_leave_no_difference() -> None:
 
     Within 3 % of a cycle, 0.9 ms: less than the 1.31 ms that it hides without.
     """
-    found = compared(blocking, "--duration", ONE_ROUND, "--no-sync", "--precision", "3%")
+    found = compared(blocking, "--duration", "50s", "--no-sync", "--precision", "3%")
     host = [one for one in found["comparison"]["differences"] if one["mode"] == "host"]
     assert {one["phase"] for one in host} >= {"draft", "verify"}
-    assert "differs" not in {one["verdict"] for one in host}
+    assert {one["verdict"] for one in host} == {"same"}
     assert found["comparison"]["moved"] == []
+
+
+def test_a_device_that_fails_in_the_midst_is_named(worker: FakeWorker) -> None:
+    """The comparison goes on without it, and the report says why."""
+    options = ("--no-sync", "--cycles", "1", "--precision", "50%", "--duration", "40s")
+    process = start("compare-timing", str(worker.pid), "--json", *options)
+    assert process.stderr is not None
+    while "more than the --cycles 1" not in process.stderr.readline():  # the last thing before
+        assert process.poll() is None
+    worker.tell("break")
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert "Device timing has ended" in " ".join(errors.split())
+    comparison = json.loads(output)["comparison"]
+    assert comparison["without_data"] == ["device"]
+    assert "illegal access" in comparison["device_timing"]
+    assert "There is no device timing here." in comparison["sentences"][0]
 
 
 @pytest.fixture
@@ -168,10 +198,7 @@ def test_a_server_that_dies_meanwhile_leaves_what_there_is(worker: FakeWorker) -
 
 
 def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
-    """It is told who controls the server, and that one goes on; with --take-control it can.
-
-    Then the server is timed again as before.
-    """
+    """It is told who controls the server, and that one goes on; with --take-control it can."""
     first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")
     first_line_with(first, '"final":false')
     second = run("compare-timing", str(worker.pid), "--yes")
@@ -182,7 +209,6 @@ def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
     )
     assert third.returncode == 0, third.stderr
     assert len(json.loads(third.stdout)["comparison"]["modes"]) >= 2
-    first_line_with(first, '"modes":["host"]')
     first.send_signal(signal.SIGINT)
     output, errors = first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 0, errors
@@ -191,7 +217,7 @@ def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
 
 def test_an_idle_server_is_said_to_be_idle(worker: FakeWorker) -> None:
     """It is told while it waits, and in the report."""
-    worker.tell("idle 8")
+    worker.tell("idle 30")
     done = run("compare-timing", str(worker.pid), "--no-sync", "--duration", "4s")
     assert done.returncode == 0, done.stderr
     assert "The server is idle: no cycle comes." in done.stdout

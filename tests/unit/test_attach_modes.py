@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from spectrace.cli.mode import describe, the_only
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run, TimingMode
-from spectrace.probe.layout import Mode, State, Word, split_mode
+from spectrace.probe.layout import Mode, State, Word, mode_word, split_mode
 from spectrace.probe.ring import RingWriter
 from tests.helpers.probe_ring import make_ring
 
@@ -169,3 +170,71 @@ def test_where_several_read_the_mode_is_not_switched_over_their_heads(
     assert asked(rings[NAMES[0]])[0] == Mode.SYNC
     modes.switch(RUN, TimingMode.OFF, lambda _: None, take_control=True)
     assert asked(rings[NAMES[0]])[0] == Mode.OFF
+
+
+def taken_over(folder: Path, mode: int) -> Callable[[float], None]:
+    """What somebody does who takes control just while the speed is measured."""
+
+    def sleep(_: float) -> None:
+        view = RingView(folder / str(PIDS[NAMES[0]]))
+        readers.take_control(view, readers.sit_down(view))
+        view.set_word(Word.MODE, mode_word(mode, 0))
+        view.close()
+
+    return sleep
+
+
+def test_who_takes_control_meanwhile_is_left_alone(
+    rings: dict[str, RingWriter], tmp_path: Path
+) -> None:
+    """It is named, and no rank is asked, not even with --take-control, which came before it."""
+    first = RingView(tmp_path / str(PIDS[NAMES[0]]))
+    readers.sit_down(first)
+    with pytest.raises(SpectraceError, match=f"process {os.getpid()} controls.*left alone"):
+        modes.switch(RUN, TimingMode.SYNC, taken_over(tmp_path, Mode.OFF), take_control=True)
+    first.close()
+    assert [asked(rings[name])[0] for name in NAMES] == [Mode.OFF, Mode.HOST, Mode.HOST]
+
+
+def test_who_switches_meanwhile_has_the_say(rings: dict[str, RingWriter]) -> None:
+    """The mode that was asked for in that moment stays, on all ranks."""
+
+    def sleep(_: float) -> None:
+        rings[NAMES[1]].words[Word.MODE] = mode_word(Mode.DEVICE, 2000)
+
+    with pytest.raises(SpectraceError, match=r"rank DP0 TP1 of server 100 to device: sync was not"):
+        modes.switch(RUN, TimingMode.SYNC, sleep)
+    assert [asked(rings[name])[0] for name in NAMES] == [Mode.HOST, Mode.DEVICE, Mode.HOST]
+
+
+def test_a_reader_that_has_lost_control_switches_nothing(rings: dict[str, RingWriter]) -> None:
+    """Also where it lost it before the first look."""
+    with pytest.raises(SpectraceError, match="nobody controls how"):
+        modes.switch(RUN, TimingMode.SYNC, lambda _: None, controls=lambda: False)
+    assert {asked(ring)[0] for ring in rings.values()} == {Mode.HOST}
+
+
+def test_nobody_takes_control_between_the_last_look_and_the_word(
+    rings: dict[str, RingWriter], tmp_path: Path
+) -> None:
+    """The seats of all ranks are locked at that look, and free again behind the switch."""
+    assert rings
+    held: list[bool] = []
+
+    def look() -> bool:
+        held.extend(is_locked(tmp_path / str(pid)) for pid in PIDS.values())
+        return True
+
+    modes.switch(RUN, TimingMode.SYNC, lambda _: None, controls=look)
+    assert held == [True] * 3
+    assert not any(is_locked(tmp_path / str(pid)) for pid in PIDS.values())
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody keeps others away from the seats of a ring."""
+    with path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -17,11 +17,11 @@ from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.timing_comparison import compare
 from spectrace.cli.compare_timing import TimingResult, announcement, answer, page_of
 from spectrace.cli.main import app
-from spectrace.cli.stopping import Stop
 from spectrace.cli.timing_run import Glance
 from spectrace.cli.timing_table import render, with_reach
 from spectrace.cli.timing_words import sentences
 from spectrace.errors import SpectraceError
+from spectrace.model import TimingMode
 from tests.helpers.timing_results import found, result
 
 
@@ -52,11 +52,35 @@ def test_a_page_is_not_written_over_what_is_there(tmp_path: Path) -> None:
 
 
 def test_the_announcement_says_what_sync_costs_at_most() -> None:
-    """1.92 ms of launches in a cycle of 29.9 ms are 6.4 %, in one of four blocks."""
-    said = announcement(Glance(cycle_ms=29.9, launch_ms=1.92), 4)
+    """2.24 ms of the host's work in a cycle of 29.9 ms are 7.5 %, in one of four blocks."""
+    said = announcement(Glance(mode=TimingMode.HOST, cycle_ms=29.9, works_ms=2.24, mixed_ms=0.0), 4)
     assert said.startswith("One of 4 blocks")
-    assert "29.9 ms" in said
-    assert "1.92 ms at most, 6.4 %" in said
+    assert "A cycle of 29.9 ms becomes longer by 2.24 ms at most, 7.5 %." in said
+
+
+def test_what_cannot_be_known_is_announced_as_that() -> None:
+    """A host that may work where it waits, 27.7 ms: 7.5 % are likely, 100 % are the most."""
+    said = announcement(
+        Glance(mode=TimingMode.DEVICE, cycle_ms=29.9, works_ms=2.24, mixed_ms=27.66), 4
+    )
+    assert "by up to 2.24 ms, 7.5 %, if the host only waits" in said
+    assert "(27.7 ms). How much it works there too is not known: 100 % is the most." in said
+
+
+def test_a_server_timed_off_before_has_no_phases_to_tell_from() -> None:
+    """Why that is not known is said, and that a cycle can take twice as long."""
+    said = announcement(Glance(mode=TimingMode.OFF, cycle_ms=29.9, works_ms=0.0, mixed_ms=29.9), 4)
+    assert "is not known, since the server was timed without phases" in said
+    assert "100 % at most" in said
+
+
+def test_a_server_timed_by_sync_already_is_not_slowed_further() -> None:
+    """Its cycles are what they will be."""
+    said = announcement(
+        Glance(mode=TimingMode.SYNC, cycle_ms=30.95, works_ms=3.0, mixed_ms=27.0), 4
+    )
+    assert "timed so already" in said
+    assert "slower" not in said
 
 
 def test_a_question_is_answered_while_the_session_is_read() -> None:
@@ -70,16 +94,18 @@ def test_a_question_is_answered_while_the_session_is_read() -> None:
             os.write(writes, b" yes\n")
 
     with os.fdopen(reads) as stream:
-        assert answer(stream, meanwhile, Stop()) == "yes"
+        assert answer(stream, meanwhile, lambda: False) == "yes"
     os.close(writes)
     assert len(polls) == 3
 
 
-def test_stopping_is_an_answer_too() -> None:
-    """Ctrl-C while it asks ends it without sync."""
-    stop = Stop()
-    stop.request()
-    assert answer(io.StringIO("y\n"), lambda: None, stop) == ""
+def test_a_question_ends_with_the_comparison() -> None:
+    """Ctrl-C, a server that has ended, control that is lost: nobody has agreed then."""
+    reads, writes = os.pipe()
+    polls: list[int] = []
+    with os.fdopen(reads) as stream:
+        assert answer(stream, lambda: polls.append(1), lambda: len(polls) > 1) == ""
+    os.close(writes)
 
 
 def shown(width: int) -> str:

@@ -181,6 +181,32 @@ def test_each_phase_has_its_line() -> None:
     assert cells(lines, "  forward ") == ["27.0", "28.0", "29.0", "85"]
 
 
+def on_device() -> Report:
+    """A report of cycles that the device was timed in, too."""
+    summary = summary_of()
+    assert summary.speculative is not None
+    device = (phase(PhaseName.DRAFT, 3.5, 0.11), phase(PhaseName.VERIFY, 26.1, 0.87))
+    times = msgspec.structs.replace(summary.speculative, device_cycles=10, device=device)
+    return report_of(msgspec.structs.replace(summary, speculative=times))
+
+
+def test_the_device_has_lines_of_its_own() -> None:
+    """Below the host's, under a heading; without a device lane there is none."""
+    lines = drawn(on_device())
+    place = next(at for at, line in enumerate(lines) if line.split()[:1] == ["device"])
+    assert cells(lines[place:], "draft ") == ["3.50", "4.50", "5.50", "11"]
+    assert cells(lines[place:], "verify ") == ["26.1", "27.1", "28.1", "87"]
+    assert cells(lines[:place], "draft ") == ["2.18", "3.18", "4.18", "6.9"]
+    assert not any(line.startswith("device") for line in drawn(report_of(summary_of())))
+
+
+def test_the_device_gives_way_before_the_hosts_phases_do() -> None:
+    """In a terminal of eleven lines there is room for whole cycles and the host's phases alone."""
+    lines = fitted(on_device(), 100, 11)
+    assert any(line.startswith("draft_extend ") for line in lines)
+    assert not any(line.startswith("device") for line in lines)
+
+
 def test_a_phase_of_the_previous_batch_is_marked() -> None:
     """The mark is explained below the phases, and absent where there is no lag."""
     lines = drawn(report_of(summary_of()))

@@ -85,11 +85,23 @@ def test_no_difference_without_a_common_round() -> None:
 
 
 def test_a_median_of_equal_blocks_has_no_error_beyond_its_neighbours() -> None:
-    """Four blocks that hold the same nine values: the share below 5 never differs."""
-    values = np.tile(np.arange(1.0, 10.0), 4)
-    blocks = np.repeat(np.arange(4), 9)
-    found = quantile(values, np.ones(36), blocks, 0.5, 0.95)
+    """Six blocks that hold the same nine values: the share below 5 never differs."""
+    values = np.tile(np.arange(1.0, 10.0), 6)
+    blocks = np.repeat(np.arange(6), 9)
+    found = quantile(values, np.ones(54), blocks, 0.5, 0.95)
     assert found == Estimate(value=5.0, low=5.0, high=5.0)
+
+
+@pytest.mark.parametrize(("cycles", "whole"), [(100, False), (140, True)])
+def test_a_percentile_takes_enough_values_beyond_it(cycles: int, whole: bool) -> None:
+    """Of 0.05 n values beyond a p95, t(5)² · 0.95 · 5 = 6.61 · 4.75 = 31 are the least.
+
+    In six blocks of 100 that are alike there are 30, of 140 there are 42.
+    """
+    values = np.tile(np.arange(float(cycles)), 6)
+    blocks = np.repeat(np.arange(6), cycles)
+    found = quantile(values, np.ones(6 * cycles), blocks, 0.95, 0.95)
+    assert math.isfinite(found.half_width) is whole
 
 
 def test_a_weight_counts_as_so_many_values() -> None:

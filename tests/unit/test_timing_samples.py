@@ -88,6 +88,17 @@ def test_a_ledger_sorts_cycles_into_blocks() -> None:
     assert ledger.left_out() == {"warm_up": 20}
     assert {entry.block for entry in ledger.samples()} == {0, 1}
     assert ledger.samples(0) == []
+    assert ledger.left_out(0) == {}
+
+
+def test_a_ledger_counts_what_the_rounds_asked_for_left_out() -> None:
+    """The round that was cut off has no part in it."""
+    ledger = BlockLedger()
+    ledger.begin(0, Turn(0, TimingMode.HOST), [Switch(("TP0",), 100, 50, 30.0)])
+    ledger.begin(1, Turn(1, TimingMode.OFF), [Switch(("TP0",), 150, 101, 30.0)])
+    ledger.add(cycle_of(n, TimingMode.HOST if n < 150 else TimingMode.OFF) for n in range(100, 155))
+    assert ledger.left_out(1) == {"warm_up": 10}
+    assert ledger.left_out() == {"warm_up": 15}
 
 
 def test_an_amended_cycle_takes_the_place_of_the_one_before() -> None:
@@ -148,7 +159,7 @@ def test_what_only_one_mode_has_is_left_out() -> None:
         samples += samples_of(TimingMode.HOST, 2 + block, [1] * 20)
     table = SampleTable(samples)
     assert {like.batch_size for like in table.likes} == {1}
-    assert table.left == 20
+    assert table.left == {Refusal.UNLIKE: 20}
 
 
 def test_single_blocks_and_short_ones_do_not_count() -> None:
@@ -159,4 +170,39 @@ def test_single_blocks_and_short_ones_do_not_count() -> None:
         *samples_of(TimingMode.HOST, 2, [1] * 20),
         *samples_of(TimingMode.HOST, 3, [1] * 4),
     ]
-    assert SampleTable(samples).modes == (TimingMode.OFF,)
+    table = SampleTable(samples)
+    assert table.modes == (TimingMode.OFF,)
+    assert table.left == {Refusal.TOO_FEW: 24}
+
+
+def test_what_a_rule_leaves_is_held_against_all_rules_again() -> None:
+    """A block that is too short without its cycles of batch 8 does not count either.
+
+    Then host has one block, and so has none; what is left of off is compared with nobody.
+    """
+    samples = [
+        *samples_of(TimingMode.OFF, 0, [1] * 20),
+        *samples_of(TimingMode.OFF, 1, [1] * 20),
+        *samples_of(TimingMode.HOST, 2, [1] * 20),
+        *samples_of(TimingMode.HOST, 3, [1] * 4 + [8] * 10),
+    ]
+    table = SampleTable(samples)
+    assert table.modes == (TimingMode.OFF,)
+    assert table.left == {Refusal.UNLIKE: 10, Refusal.TOO_FEW: 24}
+
+
+def test_blocks_are_found_whatever_order_their_cycles_come_in() -> None:
+    """Columns and blocks are those of sorted samples: the same figures, to the last digit."""
+    samples = [
+        one
+        for block in range(4)
+        for mode in (TimingMode.OFF, TimingMode.HOST)
+        for one in samples_of(mode, 2 * block + (mode is TimingMode.HOST), [1, 2] * (10 + block))
+    ]
+    tables = SampleTable(samples), SampleTable(samples[::-1])
+    found = [
+        table.factor(TimingMode.HOST, TimingMode.OFF, table.column(lambda one: one.cycle_ms), 0.95)
+        for table in tables
+    ]
+    assert found[0] == found[1]
+    assert [table.blocks(TimingMode.HOST) for table in tables] == [4, 4]

@@ -57,7 +57,7 @@ function Identity({ current }: { readonly current: RunState }) {
           {address(current)}
         </span>
       )}
-      {current.engine && (
+      {current.engine && current.engine !== modelName(current) && (
         <span class="wide shrinks" title={current.engine}>
           {current.engine}
         </span>
