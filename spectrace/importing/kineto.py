@@ -10,7 +10,7 @@ from spectrace.importing.faults import Fault, Faults
 from spectrace.importing.names import meaning_of_function, meaning_of_range
 from spectrace.importing.pieces import Event, EventText
 
-SOURCE = "torch profiler"
+SOURCE = "the torch profiler"
 _NS_PER_US = 1000
 _LABEL = re.compile(r"\[([A-Z0-9-]+)\] ")
 _RANK = re.compile(r"(?<![A-Za-z])(DP|TP|PP)-?(\d+)")

@@ -12,6 +12,8 @@ from spectrace.model import CycleKind, PhaseName
 # Within these a forward is one of the draft model, whatever its name says.
 _DRAFTING = frozenset({Role.DRAFT, Role.DRAFT_EXTEND})
 
+_ROUNDED_NS = 2_000  # old traces have whole µs for begins and lengths
+
 
 @dataclass
 class Range:
@@ -55,7 +57,7 @@ def nested(spans: Iterable[Span], faults: Faults) -> list[Range]:
             around.pop()
         fresh = _range_of(span, around[-1] if around else None)
         if around and fresh.end_ns > around[-1].end_ns:
-            faults.add(Fault.CROSSING)
+            faults.add(Fault.CROSSING, fresh.end_ns - around[-1].end_ns > _ROUNDED_NS)
             fresh.end_ns = around[-1].end_ns
         same = next((outer for outer in around if outer.role is fresh.role), None)
         if same is not None and fresh.role is not Role.PHASE:

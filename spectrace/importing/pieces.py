@@ -3,12 +3,14 @@
 The array of events is decoded in pieces of a few MB by msgspec. A piece ends at a `}` with a
 comma behind it; only where the text up to there is a whole list does it decode, so that a cut
 in the midst of an event cannot pass. What does not decode is walked through bracket by bracket,
-and every event of it tried alone.
+and every event of it tried alone. Where brackets do not match, what begins as Kineto's events
+do is tried.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -95,7 +97,7 @@ class EventText:
             yield self._next_piece()
         self._drained = True
         while not self._ended:
-            yield self._walked(last=True)
+            yield self._walked()
         while self._fill(_PIECE_BYTES, into=self._tail):
             if len(self._tail) > _MOST_HEAD_BYTES:
                 break
@@ -143,10 +145,10 @@ class EventText:
             try:
                 batch = _events.decode(b"[" + self._text[:cut] + b"]")
             except (msgspec.DecodeError, UnicodeDecodeError):
-                return self._walked(last=False)
+                return self._walked()
             del self._text[: self._text.index(b",", cut) + 1]
             return batch
-        return self._walked(last=False)
+        return self._walked()
 
     def _last_cut(self) -> int:
         """Behind the last `}` that a comma follows; 0 without one."""
@@ -156,8 +158,8 @@ class EventText:
                 return at + 1
         return 0
 
-    def _walked(self, *, last: bool) -> list[Event]:
-        """Takes what whole events there are, one by one; `last`: no more text will come."""
+    def _walked(self) -> list[Event]:
+        """Takes what whole events there are, one by one."""
         batch: list[Event] = []
         spans, end, begun, broken = walk(self._text)
         for start, stop in spans:
@@ -169,23 +171,30 @@ class EventText:
             self._tail += self._text[end + 1 :]
             self._text.clear()
             return batch
-        waiting = len(self._text) - begun
-        if last or broken or waiting > _MOST_EVENT_BYTES:
-            begun = self._given_up(begun)
         del self._text[:begun]
+        if broken or self._drained or len(self._text) > _MOST_EVENT_BYTES:
+            batch += self._resumed()
         return batch
 
-    def _given_up(self, begun: int) -> int:
-        """Where to go on after an event that does not end: at what looks like the next one."""
-        following = _EVENT.search(self._text, begun + 1)
-        if following:
+    def _resumed(self) -> list[Event]:
+        """Goes on after an event that does not end, at what looks like the begin of others.
+
+        Each of them is tried alone but for the last, which may end in text to come.
+        """
+        begins = [0, *(found.start() for found in _EVENT.finditer(self._text, 1))]
+        parts = [
+            bytes(self._text[start:stop]).rstrip(b", \t\r\n")
+            for start, stop in itertools.pairwise(begins)
+        ]
+        if parts:
+            del self._text[: begins[-1]]
+        elif self._drained:
+            self._faults.add(Fault.CUT_OFF)
+            self._ended = True
+        elif len(self._text) > _MOST_EVENT_BYTES:
             self._faults.add(Fault.UNREADABLE)
-            return following.start()
-        if not self._drained:
-            return begun  # what follows may begin in the text to come
-        self._faults.add(Fault.CUT_OFF)
-        self._ended = True
-        return len(self._text)
+            self._text.clear()
+        return [event for event in map(self._tried, parts) if event is not None]
 
     def _tried(self, text: bytes) -> Event | None:
         try:
