@@ -58,7 +58,7 @@ PATTERNS: tuple[tuple[KernelClass, tuple[str, ...]], ...] = (
     (
         KernelClass.ATTENTION,
         (
-            r"flash|fmha|attention|attn|(?<![a-z])mla(?![a-z])|mha_|paged_?kv|decode_?kernel_?kv",
+            r"flash(?!infer)|fmha|attention|attn|(?<![a-z])(?<!set_)mla(?![a-z])|mha_|paged_?kv",
             r"batch(decode|prefill)with|persistent_?variable_?length|merge_?states?|prepare_varlen",
             r"_fwd_kernel(_stage\d)?|_fwd_grouped_kernel|_decode_.*_stage\d|kv_indices|cascade",
         ),
@@ -78,8 +78,8 @@ PATTERNS: tuple[tuple[KernelClass, tuple[str, ...]], ...] = (
         KernelClass.COPY,
         (
             r"^memcpy|^memset|\[cuda mem(cpy|set)|copy|(?<![a-z])fill|CatArrayBatched",
-            r"index_(put|select|copy)|gather_kernel|scatter|set_kv|kv_buffer|assign_",
-            r"index_elementwise|transpose",
+            r"index_(put|select|copy)|gather_kernel|scatter|(set|store)_kv|kv_buffer|assign_",
+            r"index_elementwise|transpose|reshape_and_cache",
         ),
     ),
 )
@@ -99,7 +99,7 @@ class KernelClasses:
     def __init__(self, more: Mapping[str, Sequence[str]] | None = None) -> None:
         rows = [(name, patterns) for name, patterns in (more or {}).items()]
         rows += [(kind.value, patterns) for kind, patterns in PATTERNS]
-        self._table = [(name, _compiled(name, patterns)) for name, patterns in rows]
+        self._table = [(name, _compiled(name, patterns)) for name, patterns in rows if patterns]
         self.of = cache(self._of)
 
     def _of(self, kernel: str) -> str:
