@@ -16,17 +16,19 @@ class Role(str, Enum):
     """What a range is in the turn of a scheduler.
 
     `turn`: one turn as spectrace's own ranges number it. `phase`: a phase by its name, likewise.
-    `run`: `run_batch`. `result`: `process_batch_result`. `idle`: the scheduler has nothing to
-    do. `worker`: the worker's own call. `draft`, `verify`, `draft_extend`: its parts. `forward`:
-    the target model. `step`: one forward of the draft model. `sample`: tokens are accepted.
-    `copy`: results are on their way to the CPU. `wait`: the host waits for the device.
-    `capture`: a graph is made. `overlap`: the loop that processes results one turn later.
+    `run`: `run_batch`. `result`: `process_batch_result`. `next`: the scheduler looks for a batch.
+    `idle`: it has nothing to do. `worker`: the worker's own call. `draft`, `verify`,
+    `draft_extend`: its parts. `forward`: the target model. `step`: one forward of the draft
+    model. `sample`: tokens are accepted. `copy`: results are on their way to the CPU. `wait`: the
+    host waits for the device. `capture`: a graph is made. `overlap`: the loop that processes
+    results one turn later.
     """
 
     TURN = "turn"
     PHASE = "phase"
     RUN = "run"
     RESULT = "result"
+    NEXT = "next"
     IDLE = "idle"
     WORKER = "worker"
     DRAFT = "draft"

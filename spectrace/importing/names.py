@@ -1,10 +1,11 @@
 """What SGLang's ranges and functions are in a turn of its scheduler, from release to release.
 
-Read in the sources of SGLang 0.4.6 to 0.5.23. A range `step[MODE bs=N …]` stands around each
-forward of a model: the target's verify is called `TARGET_VERIFY`, since 0.5.2x `VERIFY`; the
-draft's forwards have the name of their mode, later `draft step[…]`, then `step[DRAFT …]`. The
-ranges `draft` and `draft_extend` came with 0.5.14, `scheduler.…` later. With stacks a trace
-also has Python's functions, in every release.
+Read in the sources of SGLang 0.4.6 to 0.5.23. From 0.5.12 on at the latest a range
+`step[MODE bs=N …]` stands around each forward of a model; the target's verify is called
+`TARGET_VERIFY`, by 0.5.20 `VERIFY`, and the draft's forwards have the name of their mode, by 0.5.20
+`DRAFT`. The ranges `draft`, `draft_extend`, `scheduler.run_batch` and its like are there by 0.5.14,
+`copy_result_to_cpu` by 0.5.16, `scheduler.idle` by 0.5.20. With stacks a trace also has Python's
+functions, in every release.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _FUNCTION = re.compile(r"(?:^|/)sglang/(?:\w+/)*(?P<file>\w+)\.py\(\d+\): (?P<na
 _RANGES = {
     "scheduler.run_batch": Role.RUN,
     "scheduler.process_batch_result": Role.RESULT,
+    "scheduler.get_next_batch_to_run": Role.NEXT,
     "scheduler.idle": Role.IDLE,
     "run_batch": Role.RUN,
     "process_batch_result": Role.RESULT,
@@ -54,6 +56,7 @@ _OF_WORKERS = {
 _FUNCTIONS = {
     ("scheduler", "run_batch"): Role.RUN,
     ("scheduler", "process_batch_result"): Role.RESULT,
+    ("scheduler", "get_next_batch_to_run"): Role.NEXT,
     ("scheduler", "on_idle"): Role.IDLE,
     ("scheduler", "check_memory"): Role.IDLE,
     ("scheduler", "self_check_during_idle"): Role.IDLE,
@@ -77,7 +80,7 @@ def meaning_of_range(name: str) -> Meaning | None:
     return _step(step) if step else None
 
 
-def _step(step: re.Match[str]) -> Meaning:
+def _step(step: re.Match[str]) -> Meaning | None:
     mode, rest = step["mode"], step["rest"]
     batch = _BATCH.search(rest)
     size = int(batch[1]) if batch else None
@@ -85,6 +88,8 @@ def _step(step: re.Match[str]) -> Meaning:
         return Meaning(Role.STEP, batch_size=size)
     if mode.startswith("DRAFT_EXTEND"):
         return Meaning(Role.DRAFT_EXTEND, batch_size=size)
+    if mode.startswith("DRAFT"):  # DRAFT_LOOP: the graph of a whole draft, within its range
+        return None
     kind = _KINDS.get(mode, CycleKind.OTHER)
     return Meaning(Role.FORWARD, kind, size, _tokens_per_request(kind, rest, size))
 

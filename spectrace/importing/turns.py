@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from spectrace.importing.columns import Role
@@ -85,6 +85,7 @@ def turns_of(ranges: Sequence[Range], faults: Faults, *, end_ns: int) -> list[Tu
         faults: Where it is counted what is left out.
         end_ns: UNIX time in ns at which the trace ends.
     """
+    ranges = _with_idling(ranges)
     if any(piece.role is Role.TURN for piece in ranges):
         ranges = [piece for piece in ranges if piece.role in {Role.TURN, Role.PHASE}]
         turns = _by_boundaries([r for r in ranges if r.role is Role.TURN], ranges, end_ns)
@@ -105,6 +106,29 @@ def turns_of(ranges: Sequence[Range], faults: Faults, *, end_ns: int) -> list[Tu
 
 def _meet(turn: Turn, piece: Range) -> bool:
     return turn.start_ns < piece.end_ns and piece.start_ns < turn.end_ns
+
+
+def _with_idling(ranges: Sequence[Range]) -> Sequence[Range]:
+    """The ranges, with idling where the scheduler looked for a batch and then ran none.
+
+    Only where the release has no range of its own for it. Results of the turn before may be
+    processed first.
+    """
+    if any(piece.role is Role.IDLE for piece in ranges):
+        return ranges
+    marked: list[Range] = []
+    looked: Range | None = None
+    for piece in ranges:
+        if piece.role is Role.NEXT:
+            if looked is not None:
+                marked.append(replace(looked, role=Role.IDLE, start_ns=looked.end_ns))
+            looked = piece
+        elif piece.role is Role.RUN:
+            looked = None
+        elif piece.role is Role.RESULT and looked is not None:
+            looked = piece
+        marked.append(piece)
+    return sorted(marked, key=lambda piece: piece.start_ns)
 
 
 def _by_boundaries(begins: Sequence[Range], ranges: Sequence[Range], end_ns: int) -> list[Turn]:

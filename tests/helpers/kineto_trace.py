@@ -122,12 +122,20 @@ def newest(trace: TraceOf, turn_us: float, batch: int) -> None:
 
 
 def worker_alone(trace: TraceOf, turn_us: float, batch: int) -> None:
-    """A turn of 0.5.14 to 0.5.20: no range of the scheduler; the draft's steps decode."""
+    """A turn of whose scheduler nothing is there, with the names of 0.5.14: drafts decode."""
     trace.annotation("draft", _at(turn_us, DRAFT))
     for step in STEPS:
         trace.annotation(f"step[DECODE bs={batch}]", _at(turn_us, step))
     trace.annotation(f"step[TARGET_VERIFY bs={batch}]", _at(turn_us, FORWARD))
     trace.annotation("draft_extend", _at(turn_us, EXTEND))
+
+
+def older(trace: TraceOf, turn_us: float, batch: int) -> None:
+    """A turn of 0.5.14 to 0.5.18: ranges of the scheduler, none of its idling."""
+    trace.annotation("scheduler.get_next_batch_to_run", _at(turn_us, (-300.0, 200.0)))
+    trace.annotation("scheduler.run_batch", _at(turn_us, RUN))
+    worker_alone(trace, turn_us, batch)
+    trace.annotation("scheduler.process_batch_result", _at(turn_us, RESULT))
 
 
 def with_stacks(trace: TraceOf, turn_us: float, batch: int) -> None:

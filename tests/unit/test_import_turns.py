@@ -18,6 +18,7 @@ from tests.helpers.kineto_trace import (
     Release,
     TraceOf,
     newest,
+    older,
     turns,
     with_stacks,
     worker_alone,
@@ -70,6 +71,20 @@ EXPECTED: list[tuple[Release, list[tuple[PhaseName, float]]]] = [
             (P.VERIFY_FORWARD, 8000.0),
             (P.VERIFY_SAMPLE, 800.0),
             (P.VERIFY_COMMIT, 700.0),
+            (P.DRAFT_EXTEND, 3500.0),
+            (P.SCHEDULE, 1000.0),
+            (P.RESULT, 1500.0),
+            (P.SCHEDULE, 1000.0),
+        ],
+    ),
+    (
+        older,
+        [
+            (P.RESOLVE, 200.0),
+            *DRAFTED,
+            (P.VERIFY_PREPARE, 300.0),
+            (P.VERIFY_FORWARD, 8000.0),
+            (P.VERIFY, 1500.0),
             (P.DRAFT_EXTEND, 3500.0),
             (P.SCHEDULE, 1000.0),
             (P.RESULT, 1500.0),
@@ -140,6 +155,29 @@ def test_the_turn_ends_where_the_scheduler_idles(tmp_path: Path) -> None:
     first, second = imported(trace, tmp_path).cycles
     assert (first.ranks[0].duration_ns, first.ranks[0].ended_idle) == (19_500_000, True)
     assert second.start_ns == BASE_NS + 5_000_000_000
+
+
+def test_a_scheduler_that_looks_for_a_batch_and_runs_none_idles(tmp_path: Path) -> None:
+    """Releases without a range for idling show it so; the turn ends where it first found none."""
+    trace = turns(older, 1)
+    for looked in (19_300.0, 20_300.0, 21_300.0):
+        trace.annotation("scheduler.get_next_batch_to_run", (1000.0 + looked, 100.0))
+    older(trace, 5_000_000.0, 4)
+    first, second = imported(trace, tmp_path).cycles
+    assert (first.ranks[0].duration_ns, first.ranks[0].ended_idle) == (19_400_000, True)
+    assert second.start_ns == BASE_NS + 5_000_000_000
+
+
+def test_a_graph_of_a_whole_draft_is_no_step_of_it(tmp_path: Path) -> None:
+    """Frozen-KV MTP marks its draft's graph like a step; how many steps it has is not said."""
+    trace = TraceOf()
+    for turn_us in (0.0, TURN_US):
+        trace.annotation("draft", (turn_us, 3_000.0))
+        trace.annotation("step[DRAFT_LOOP raw_bs=3 bs=4 topk=1]", (turn_us + 100.0, 2_500.0))
+        trace.annotation("step[VERIFY bs=3]", (turn_us + 4_000.0, 9_000.0))
+    first, _ = imported(trace, tmp_path).cycles
+    assert host_us(first)[0] == (P.DRAFT, 3_000.0)
+    assert (first.steps, first.batch_size) == (0, 3)
 
 
 def test_a_pause_of_a_trace_without_the_schedulers_ranges_is_no_part_of_a_turn(
