@@ -182,7 +182,7 @@ class _Export:
         )
         for row in self._rows("NVTX_EVENTS", wanted):
             start, end, kind, thread, text, text_id, domain, *payloads = row
-            if not isinstance(start, int) or not isinstance(thread, int):
+            if not _are_numbers(start, thread, start if end is None else end):
                 self._faults.add(Fault.UNREADABLE)
                 continue
             payload = next((value for value in payloads if isinstance(value, int)), None)
@@ -196,6 +196,9 @@ class _Export:
         wanted = dict.fromkeys(("start", "end", "globalTid", "correlationId", "nameId"), "")
         begun: dict[int, int] = {}
         for start, end, thread, correlation, name_id in self._rows(table, wanted):
+            if not _are_numbers(start, end, thread, correlation):
+                self._faults.add(Fault.UNREADABLE)
+                continue
             name = self._text(name_id).partition("_v")[0]
             if name.endswith("Synchronize") and name.startswith("cuda"):
                 self._add(thread, start, end, _WAIT)
@@ -222,6 +225,9 @@ class _Export:
             name: "mangledName",
         }
         for start, end, correlation, global_pid, device, stream, text in self._rows(table, wanted):
+            if not _are_numbers(start, end, correlation, global_pid or 0):
+                self._faults.add(Fault.UNREADABLE)
+                continue
             if end < start:
                 self._faults.add(Fault.NEGATIVE)
                 continue
@@ -245,6 +251,10 @@ class _Export:
         if len(self._processes) == 1:
             for process in self._processes.values():
                 process.rank = process.rank or self._rank
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, int) for value in values)
 
 
 def _meaning(piece: _Range, *, own: bool) -> Meaning | None:

@@ -6,6 +6,7 @@ import json
 import stat
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +14,7 @@ import spectrace
 from spectrace.cli.import_ import beside
 from spectrace.cli.main import app
 from spectrace.errors import SpectraceError
+from spectrace.server.open import open_page_of_recording
 from tests.helpers.kineto_trace import newest, turns
 
 RUNNER = CliRunner()
@@ -46,6 +48,16 @@ def test_a_trace_becomes_a_recording(tmp_path: Path) -> None:
     exported = RUNNER.invoke(app, ["export", str(out), "--to", "perfetto"])
     assert exported.exit_code == 0
     assert out.with_suffix(".pftrace").stat().st_size > 0
+
+
+def test_the_page_of_an_imported_recording_answers(tmp_path: Path) -> None:
+    """It knows the rank, and of which tool's trace the recording was made."""
+    out = tmp_path / "run.spectrace"
+    run(turns(newest, 5).write(tmp_path / "9-TP-0.trace.json.gz"), "-o", out)
+    with open_page_of_recording(out, port=0) as page:
+        [shown] = httpx.get(f"{page.url}/api/state").json()["runs"]
+    assert [rank["name"] for rank in shown["ranks"]] == ["TP0"]
+    assert shown["engine"] == "a trace of the torch profiler"
 
 
 def test_json_has_the_ranks_the_kinds_and_the_faults(tmp_path: Path) -> None:

@@ -148,6 +148,19 @@ def test_ranges_that_nothing_ended_or_that_end_too_early_are_counted(tmp_path: P
     assert found.faults.counts() == {"unclosed": 1, "negative": 1}
 
 
+def test_rows_without_their_numbers_are_counted(tmp_path: Path) -> None:
+    """A damaged export has NULL or texts where times and ids belong."""
+    path = write_export(tmp_path / "a.sqlite", SGLANG, LAUNCHES)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'x' WHERE correlationId = 1")
+        file.execute("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET globalTid = NULL")
+        file.execute("UPDATE NVTX_EVENTS SET globalTid = NULL WHERE start = 200000")
+        file.commit()
+    found = imported(path)
+    assert len(found.cycles) == 2
+    assert found.faults.counts() == {"unreadable": 4}  # a kernel, two calls, a range
+
+
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     """The sentence says how to trace with ranges."""
     path = tmp_path / "a.sqlite"
