@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from spectrace.importing.nesting import nested
 from spectrace.importing.nsys import is_sqlite, read_nsys
 from spectrace.importing.opening import pieces_of
 from spectrace.importing.ranks import RankTurns, cycles_of
-from spectrace.importing.turns import turns_of
+from spectrace.importing.turns import Turn, turns_of
 from spectrace.model import Cycle, Rank, Run
 
 _BOUNDING = frozenset({Role.TURN, Role.RUN, Role.FORWARD, Role.DRAFT, Role.DRAFT_EXTEND})
@@ -48,19 +49,21 @@ def import_files(paths: Sequence[Path], progress: Callable[[int], None]) -> Impo
         progress: Is told the bytes that were read since it was told last.
 
     Raises:
-        SpectraceError: A file cannot be read, is no trace, or two are of the same rank; or none
-            shows a cycle.
+        SpectraceError: A file cannot be read, is no trace, or two are of the same rank at one
+            time; or none shows a cycle.
     """
     faults = Faults()
     files = [_read(path, faults, progress) for path in paths]
     processes = _named(files)
     ranks: list[RankTurns] = []
     kernels: dict[tuple[str, str, str], KernelTime] = {}
-    for name, process in processes.items():
-        turns, found = _rank(name, process, faults)
-        ranks.append(turns)
-        kernels.update({(name, *key): time for key, time in found.times.items()})
-    run = _run(files, ranks, {name: process.pid for name, process in processes.items()})
+    for name, parts in processes.items():
+        shares = [_share(process, faults) for process in parts]
+        ranks.append(_in_turn(name, [share for share in shares if share.turns]))
+        for share in shares:
+            _add(kernels, name, share.device.times)
+    pids = {name: parts[0].pid for name, parts in processes.items()}
+    run = _run(files, ranks, pids)
     cycles = cycles_of(run.run_id, ranks, faults)
     if not cycles:
         raise SpectraceError(_nothing(paths))
@@ -91,22 +94,16 @@ def _read(path: Path, faults: Faults, progress: Callable[[int], None]) -> TraceF
         ) from error
 
 
-def _named(files: Sequence[TraceFile]) -> dict[str, ProcessTrace]:
+def _named(files: Sequence[TraceFile]) -> dict[str, list[ProcessTrace]]:
     """The processes that show something of a scheduler, by name of their rank.
 
-    Raises:
-        SpectraceError: Two are of the same rank.
+    A rank may have several: SGLang writes a trace of each stage (`…-DECODE`) if asked to.
     """
     shown = [process for file in files for process in file.processes if _thread_of(process)]
-    named: dict[str, ProcessTrace] = {}
+    named: dict[str, list[ProcessTrace]] = {}
     for process in shown:
         name = process.rank or ("TP0" if len(shown) == 1 else f"PROCESS{process.pid}")
-        if name in named:
-            raise SpectraceError(
-                f"Two of the traces are of rank {name}: give the traces of one run, one of each "
-                "rank, whose names say it (…-TP-0…)."
-            )
-        named[name] = process
+        named.setdefault(name, []).append(process)
     return named
 
 
@@ -120,12 +117,44 @@ def _bounds(spans: Sequence[Span]) -> int:
     return sum(span.meaning.role in _BOUNDING for span in spans)
 
 
-def _rank(name: str, process: ProcessTrace, faults: Faults) -> tuple[RankTurns, OnDevice]:
+class _Share(NamedTuple):
+    turns: list[Turn]
+    device: OnDevice
+
+
+def _share(process: ProcessTrace, faults: Faults) -> _Share:
     found = _thread_of(process)
     thread, spans = found if found is not None else ("", [])
     turns = turns_of(nested(spans, faults), faults, end_ns=process.end_ns)
-    device = on_device(process, thread, turns, faults)
-    return RankTurns(name, turns, device.lanes), device
+    return _Share(turns, on_device(process, thread, turns, faults))
+
+
+def _in_turn(name: str, shares: Sequence[_Share]) -> RankTurns:
+    """The traces of one rank, one after the other.
+
+    Raises:
+        SpectraceError: They are of the same time, and so not of one process.
+    """
+    ordered = sorted(shares, key=lambda share: share.turns[0].start_ns)
+    for before, after in itertools.pairwise(ordered):
+        if after.turns[0].start_ns < before.turns[-1].end_ns:
+            raise SpectraceError(
+                f"Two of the traces are of rank {name} at the same time: give the traces of one "
+                "run, whose names say the rank (…-TP-0…)."
+            )
+    turns = [turn for share in ordered for turn in share.turns]
+    return RankTurns(name, turns, [lane for share in ordered for lane in share.device.lanes])
+
+
+def _add(
+    kernels: dict[tuple[str, str, str], KernelTime],
+    name: str,
+    times: dict[tuple[str, str], KernelTime],
+) -> None:
+    for (phase, kernel), time in times.items():
+        total = kernels.setdefault((name, phase, kernel), KernelTime())
+        total.time_ns += time.time_ns
+        total.kernels += time.kernels
 
 
 def _run(files: Sequence[TraceFile], ranks: Sequence[RankTurns], pids: dict[str, int]) -> Run:

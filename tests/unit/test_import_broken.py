@@ -210,13 +210,17 @@ NAMES = [
     slices=st.lists(
         st.tuples(st.sampled_from(NAMES), st.integers(0, 60), st.integers(0, 30)),
         max_size=25,
-    )
+    ),
+    kernels=st.lists(st.tuples(*[st.integers(0, 60)] * 4), max_size=12),
 )
-def test_ranges_in_any_disorder_give_sound_cycles(
-    slices: list[tuple[str, int, int]], tmp_path: Path
+def test_ranges_and_kernels_in_any_disorder_give_sound_cycles(
+    slices: list[tuple[str, int, int]], kernels: list[tuple[int, ...]], tmp_path: Path
 ) -> None:
-    """They may cross, repeat and be empty."""
+    """They may cross, repeat and be empty, and kernels may run before they are launched."""
     trace = TraceOf()
+    for call, start, length, stream in kernels:
+        kernel = ("gemm", float(start * 100), float(length * 10))
+        trace.launched(float(call * 100), kernel, stream=stream % 2)
     for name, start, length in slices:
         trace.annotation(name, (float(start * 100), float(length * 100)))
     try:

@@ -93,8 +93,18 @@ def test_a_run_has_the_same_id_whoever_imports_it(tmp_path: Path) -> None:
     assert len(ids) == 1
 
 
-def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_rank_at_one_time_are_refused(tmp_path: Path) -> None:
     """They would be two runs."""
     paths = [turns(newest, 2).write(tmp_path / f"{n}-TP-0.trace.json") for n in (1, 2)]
     with pytest.raises(SpectraceError, match="Two of the traces are of rank TP0"):
         import_files(paths, lambda _: None)
+
+
+def test_the_traces_of_a_ranks_stages_follow_each_other(tmp_path: Path) -> None:
+    """SGLang writes prefill and decode apart where it is asked to profile by stage."""
+    decode = turns(newest, 3, begin_us=900_000.0).write(tmp_path / "9-TP-0-DECODE.trace.json.gz")
+    extend = turns(newest, 2).write(tmp_path / "9-TP-0-EXTEND.trace.json.gz")
+    cycles = import_files([decode, extend], lambda _: None).cycles
+    assert [cycle.number for cycle in cycles] == [1, 2, 3, 4, 5]
+    begins = [(cycle.start_ns - BASE_NS) / 1000 for cycle in cycles]
+    assert begins == [1_000.0, 21_000.0, 900_000.0, 920_000.0, 940_000.0]
