@@ -13,27 +13,16 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from spectrace.collect.reader import PHASES
 from spectrace.importing.columns import Kernels, Launches, ProcessTrace, Role
 from spectrace.importing.faults import Fault, Faults
 from spectrace.importing.turns import HostPhase, Turn
 from spectrace.model import CycleKind, PhaseName
+from spectrace.probe.layout import DEVICE_PHASES
 
 Column: TypeAlias = NDArray[np.int64]
 
-# As the probe's, whose device lane has these alone.
-_ON_DEVICE = frozenset(
-    {
-        PhaseName.FORWARD,
-        PhaseName.DRAFT,
-        PhaseName.DRAFT_STEP,
-        PhaseName.VERIFY,
-        PhaseName.VERIFY_PREPARE,
-        PhaseName.VERIFY_FORWARD,
-        PhaseName.VERIFY_SAMPLE,
-        PhaseName.VERIFY_COMMIT,
-        PhaseName.DRAFT_EXTEND,
-    }
-)
+_ON_DEVICE = frozenset(PHASES[phase] for phase in DEVICE_PHASES)
 _NAMES = {
     Role.DRAFT: PhaseName.DRAFT,
     Role.DRAFT_EXTEND: PhaseName.DRAFT_EXTEND,

@@ -52,6 +52,7 @@ _OF_WORKERS = {
     "forward_draft_extend_after_decode": Role.DRAFT_EXTEND,
     "_draft_extend_for_prefill": Role.DRAFT_EXTEND,
     "_draft_extend_for_decode": Role.DRAFT_EXTEND,
+    "_prepare_draft_tokens": Role.DRAFT,  # of NGRAM
 }
 _FUNCTIONS = {
     ("scheduler", "run_batch"): Role.RUN,

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "otlp": {"model"},
     "store": {"model"},
     "metrics": {"model"},
-    "importing": {"model", "collect"},
+    "importing": {"model", "collect", "probe.layout"},
     "server": {"model", "otlp", "store", "analysis", "attach", "metrics"},
     "cli": {
         "model",
