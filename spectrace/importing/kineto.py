@@ -123,14 +123,20 @@ class _Reader:
             self._call(event, start_ns, end_ns)
         elif category == "gpu_user_annotation":
             if event.args is not None and event.args.external_id is not None:
-                process = self._process(event)
-                process.device_ranges[event.args.external_id] = (start_ns, end_ns)
+                self._device_range(event, event.args.external_id, start_ns, end_ns)
         else:
             python = category == "python_function"
             meaning = (meaning_of_function if python else meaning_of_range)(event.name)
             if meaning is not None:
                 link = event.args.external_id if event.args is not None else None
                 self._span(event, Span(start_ns, end_ns, meaning, link))
+
+    def _device_range(self, event: Event, link: int, start_ns: int, end_ns: int) -> None:
+        """Keeps the longest: a range has one on each stream on which anything of it ran."""
+        ranges = self._process(event).device_ranges
+        begun_ns, ended_ns = ranges.get(link, (start_ns, start_ns))
+        if end_ns - start_ns > ended_ns - begun_ns:
+            ranges[link] = (start_ns, end_ns)
 
     def _kernel(self, event: Event, start_ns: int, end_ns: int) -> None:
         args = event.args

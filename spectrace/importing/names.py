@@ -1,6 +1,7 @@
 """What SGLang's ranges and functions are in a turn of its scheduler, from release to release.
 
-Read in the sources of SGLang 0.4.6 to 0.5.23. From 0.5.12 on at the latest a range
+Ranges were read in the sources of SGLang 0.5.5 to 0.5.23; functions are those that the probe wraps
+from 0.4.6 on. From 0.5.12 on at the latest a range
 `step[MODE bs=N …]` stands around each forward of a model; the target's verify is called
 `TARGET_VERIFY`, by 0.5.20 `VERIFY`, and the draft's forwards have the name of their mode, by 0.5.20
 `DRAFT`. The ranges `draft`, `draft_extend`, `scheduler.run_batch` and its like are there by 0.5.14,

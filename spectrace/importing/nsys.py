@@ -149,6 +149,12 @@ class _Export:
             self._processes[pid] = ProcessTrace("", pid)
         return self._processes[pid]
 
+    def _owner(self, global_pid: int | None) -> ProcessTrace:
+        """Whose a kernel is; the only process's where this version does not say it."""
+        if global_pid is None and len(self._processes) == 1:
+            return next(iter(self._processes.values()))
+        return self._process(global_pid or 0)
+
     def _add(self, thread: int, start_ns: int, end_ns: int, meaning: Meaning) -> None:
         if end_ns < start_ns:
             self._faults.add(Fault.NEGATIVE)
@@ -231,7 +237,7 @@ class _Export:
             if end < start:
                 self._faults.add(Fault.NEGATIVE)
                 continue
-            self._process(global_pid or 0).kernels.add(
+            self._owner(global_pid).kernels.add(
                 start + self._base_ns,
                 end + self._base_ns,
                 correlation,

@@ -1,7 +1,7 @@
 """Writes what `nsys export --type sqlite` writes, as old and new versions of its schema have it.
 
-The old one is that of Nsight Systems 2021, which keeps texts in the rows and knows no short ways
-to payloads; the new one that of 2024 and later, which keeps texts in `StringIds`.
+The old one keeps texts in the rows of ranges and says no kernel's process and no session's start;
+the new one keeps texts in `StringIds` and has further columns and tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER
     endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL,
     deviceId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER,
-    globalPid INTEGER, demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL);
+    demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL);
 """
 _NEW = """
 CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL,
@@ -47,7 +47,7 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NO
     eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL,
     returnValue INTEGER NOT NULL);
 """
-_OLD_KERNEL = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, ?, ?, ?, ?)"
+_OLD_KERNEL = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 7, ?, ?, ?)"
 _NEW_KERNEL = """
 INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 1, NULL, 7, ?, ?, ?, ?, NULL, NULL)
 """
@@ -96,8 +96,11 @@ def write_export(  # noqa: PLR0913 - what a session has
                 "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 0, ?, ?, ?, 0)",
                 (at, at + 4000, THREAD, place, number(call)),
             )
-            row = (start, end, place, PROCESS, number(kernel), number(kernel[:8]))
-            file.execute(_NEW_KERNEL if new else _OLD_KERNEL, row)
+            names = number(kernel), number(kernel[:8])
+            if new:
+                file.execute(_NEW_KERNEL, (start, end, place, PROCESS, *names))
+            else:
+                file.execute(_OLD_KERNEL, (start, end, place, *names))
         file.executemany("INSERT INTO StringIds VALUES (?, ?)", [(n, t) for t, n in texts.items()])
         if new:
             file.execute(
