@@ -15,8 +15,8 @@ def open(path: str | os.PathLike[str]) -> OpenRecording:  # noqa: A001 - as in `
     """Opens a recorded run: its cycles, ranks, phases, requests and spans as Arrow tables.
 
     Args:
-        path: A file that `spectrace record` wrote, or the directory of a store whose owner
-            has ended.
+        path: A file that `spectrace record` or `spectrace import` wrote, or the directory of a
+            store whose owner has ended.
 
     Raises:
         SpectraceError: There is no such recording, it is in use, damaged, or none of

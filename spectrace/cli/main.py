@@ -15,6 +15,7 @@ from spectrace.cli.compare_timing import compare_timing
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
 from spectrace.cli.export import export
+from spectrace.cli.import_ import import_
 from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
@@ -60,6 +61,7 @@ app.command()(serve)
 app.command()(record)
 app.command()(view)
 app.command()(export)
+app.command("import")(import_)
 
 
 def _print_version(wanted: bool) -> None:

@@ -71,7 +71,8 @@ ForceOption = Annotated[
 RecordingArgument = Annotated[
     Path,
     typer.Argument(
-        help="What `spectrace record` wrote, or the directory of a store.", show_default=False
+        help="What `spectrace record` or `import` wrote, or the directory of a store.",
+        show_default=False,
     ),
 ]
 RingSizeOption = Annotated[

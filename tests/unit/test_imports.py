@@ -26,8 +26,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "otlp": {"model"},
     "store": {"model"},
     "metrics": {"model"},
+    "importing": {"model", "collect", "probe.layout"},
     "server": {"model", "otlp", "store", "analysis", "attach", "metrics"},
-    "cli": {"model", "collect", "analysis", "attach", "store", "server", "metrics", "probe.layout"},
+    "cli": {
+        "model",
+        "collect",
+        "analysis",
+        "attach",
+        "store",
+        "server",
+        "metrics",
+        "importing",
+        "probe.layout",
+    },
 }
 FREE = {"errors"}
 
