@@ -28,6 +28,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "preserve_insertion_order": False,
 }
+_ROOMY: dict[str, str | bool | int | float | list[str]] = {"threads": 2, "memory_limit": "512MB"}
 _BLOCK_BYTES = 16_384  # DuckDB's smallest: a slice of a few seconds would fill few larger ones
 _STORAGE = "v1.0.0"  # of DuckDB; newer releases read it, older ones read nothing that is newer
 _ORDER = {
@@ -66,10 +67,12 @@ class Database:
 
     Args:
         directory: Where the files lie, an absolute path.
+        roomy: Nobody waits for this process: it may take two cores and more memory.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+    def __init__(self, directory: Path, *, roomy: bool = False) -> None:
+        settings = _SETTINGS | (_ROOMY if roomy else {})
+        self._connection = duckdb.connect(":memory:", config=settings)
         self._connection.execute(f"SET temp_directory = {_text(directory / 'spill')}")
         self._connection.execute(f"SET allowed_directories = [{_text(directory)}]")
         self._connection.execute("SET enable_external_access = false")
@@ -192,6 +195,39 @@ class Database:
         """The highest id in a file, -1 if it is empty."""
         [(last,)] = self._rows(f"SELECT coalesce(max(id), -1) FROM {name}.cycles", [])
         return int(last)
+
+    def ids(self, name: str) -> tuple[int, int]:
+        """The lowest and the highest id in a file; 0 and -1 if it is empty."""
+        [(low, high)] = self._rows(
+            f"SELECT coalesce(min(id), 0), coalesce(max(id), -1) FROM {name}.cycles", []
+        )
+        return int(low), int(high)
+
+    def has(self, name: str, table: str, column: str) -> bool:
+        """Whether a file has a column of a table: an older one may lack it."""
+        since = {one.name: one.since for one in schema.TABLES[table]}[column]
+        return since <= self._versions[name]
+
+    def columns(self, query: str, parameters: Sequence[Any]) -> Batch:
+        """What a query gives, column by column; NULL must not be among it."""
+        return dict(self._connection.execute(query, parameters).fetchnumpy())
+
+    def note(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Makes a table of rows for the queries that follow, in place of one of that name.
+
+        Args:
+            table: Its name; files are not touched.
+            columns: Names of the columns; the one called `name` holds text, the others whole
+                numbers.
+            rows: The rows.
+        """
+        types = ", ".join(
+            f"{column} {'VARCHAR' if column == 'name' else 'BIGINT'}" for column in columns
+        )
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({types})")
+        if rows:
+            kinds = [schema.Column(c, "VARCHAR" if c == "name" else "BIGINT") for c in columns]
+            self._insert(f"temp.{table}", batch(kinds, rows))
 
     def last_place(self, name: str) -> int:
         """The highest place of a span of others in a file, -1 if there is none."""

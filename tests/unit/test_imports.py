@@ -17,17 +17,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "__init__": {"store"},  # the public face, which imports it when it is called
     "model": set(),
+    "measures": {"model"},
     "probe": set(),
     "loop": {"probe"},
     "plugin": {"probe"},
     "collect": {"model", "probe.layout"},
-    "analysis": {"model"},
+    "analysis": {"model", "measures"},
     "attach": {"model", "collect", "probe.layout", "probe.engines"},
     "otlp": {"model"},
-    "store": {"model"},
+    "store": {"model", "measures"},
     "metrics": {"model"},
-    "server": {"model", "otlp", "store", "analysis", "attach", "metrics"},
-    "cli": {"model", "collect", "analysis", "attach", "store", "server", "metrics", "probe.layout"},
+    "server": {"model", "measures", "otlp", "store", "analysis", "attach", "metrics"},
+    "cli": {
+        *("model", "measures", "collect", "analysis", "attach", "store", "server", "metrics"),
+        "probe.layout",
+    },
 }
 FREE = {"errors"}
 
