@@ -59,7 +59,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
             highest number). `mode` is the first rank's. `timed` says whether the times count: the
             first rank is complete, went on at once and switched its mode in time. `block` counts
             equal stretches of cycle numbers of a group from 0, at most 200 of them.
-        row_counts: Exact, of the requests in speculative and plain decode cycles, without
+        row_counts: Exact, of the requests in all cycles, prefill among them, without
             overshoot and health checks. One row for each `group`, `block`, `kind`, `steps`, `topk`,
             `draft_tokens`, `batch`, `correct` (drafts found correct, `NONE` where nothing was
             verified), `delivered` (tokens that the request got) with `rows`, how many there are.

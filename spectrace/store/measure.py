@@ -28,6 +28,7 @@ from spectrace.store.windows import SAMPLE, Window, plan
 
 BLOCKS = 200  # equal stretches of a group, for what changes over time
 _CHUNK = 500_000  # ids that are counted at once
+_SPARSE = 64  # numbers for each cycle, above which these are no count
 _FEWEST = 25  # cycles of a block
 _PHASE_ROWS = 3_000_000  # that are read at most, about
 _COUNTED = ("group", "block", "kind", "steps", "topk", "draft_tokens", "batch")
@@ -67,11 +68,14 @@ class _Reading:
         self._run = run
         self._groups = self._find_groups()
         if not self._groups:
-            raise SpectraceError(
-                f"There are no cycles of the run {run.run_id[:8]} to report on: record it while "
-                "the server answers requests."
-            )
+            raise self._nothing()
         self._note_groups()
+
+    def _nothing(self) -> SpectraceError:
+        return SpectraceError(
+            f"There are no cycles of the run {self._run.run_id[:8]} to report on, but for "
+            "warm-up: record it while the server answers requests."
+        )
 
     def measures(self, sample: int) -> Measures:
         counted, lines = [], []
@@ -83,6 +87,8 @@ class _Reading:
         cycle_counts = _folded(counted, ("mode", "timed"), sums, numbered=True)
         unknown = cycle_counts.pop("unknown")[np.isin(cycle_counts["kind"], _DECODING)]
         row_counts, left = _told_apart(lines)
+        if not len(cycle_counts["cycles"]):
+            raise self._nothing()
         ranks = self._most_ranks()
         most = min(sample, max(1000, _PHASE_ROWS // (16 * ranks)))
         windows = plan(cycle_counts, most)
@@ -155,10 +161,7 @@ class _Reading:
 
     def _chunks(self) -> Iterator[tuple[str, int, int]]:
         """Files and ids, the newest first, so that a newer version is met before an older one."""
-        self._seen = {
-            group.name: np.zeros(group.last_n - group.first_n + 1, dtype=np.bool_)
-            for group in self._groups
-        }
+        self._seen = {group.name: _Seen(group) for group in self._groups}
         for name in reversed(self._names):
             low, high = self._database.ids(name)
             for begin in range(high, low - 1, -_CHUNK):
@@ -173,9 +176,7 @@ class _Reading:
                 "WHERE run_id = ? AND group_name = ? AND id BETWEEN ? AND ?",
                 [self._run.run_id, group.name, low, high],
             )
-            older += _superseded(
-                columns["id"], columns["number"] - group.first_n, self._seen[group.name]
-            )
+            older += self._seen[group.name].older(columns["id"], columns["number"])
         self._database.note("superseded", ("id",), [(key,) for key in older])
 
     def _chosen(self, name: str) -> str:
@@ -205,13 +206,12 @@ class _Reading:
 
     def _rows_query(self, name: str) -> str:
         """Counts the rows of requests."""
-        kinds = ", ".join(map(str, _DECODING))
         return (
             'SELECT group_place AS "group", block, kind, steps, topk, draft_tokens, batch, '
             f"coalesce(r.correct_drafts, {NONE}) AS correct, "
             "r.output_tokens AS delivered, r.overshoot, r.health_check, count(*) AS rows "
             f"FROM ({self._chosen(name)}) c JOIN {name}.requests r ON c.id = r.id "
-            f"WHERE kind IN ({kinds}) AND r.id BETWEEN $1 AND $2 GROUP BY ALL"
+            "WHERE r.id BETWEEN $1 AND $2 GROUP BY ALL"
         )
 
     def _most_ranks(self) -> int:
@@ -224,26 +224,39 @@ def _code(column: str, words: Sequence[str]) -> str:
     return f"CASE {column} {cases} ELSE {len(words) - 1} END"
 
 
-def _superseded(
-    ids: NDArray[np.int64], offsets: NDArray[np.int64], seen: NDArray[np.bool_]
-) -> list[int]:
-    """The ids of older versions; notes in `seen` which numbers were met.
+class _Seen:
+    """Which numbers of a group were met, from the newest version back.
+
+    A bit for each number, as long as they are about as many as cycles; a sender can number its
+    cycles as it likes.
 
     Args:
-        ids: Of one stretch of ids, older than all that were met before.
-        offsets: The numbers of these cycles, from the lowest of the group.
-        seen: Whether a number was met.
+        group: The group.
     """
-    order = np.argsort(ids)
-    ids, offsets = ids[order], offsets[order]
-    older = seen[offsets]
-    if (np.diff(offsets) <= 0).any():
-        _, newest = np.unique(offsets[::-1], return_index=True)
-        repeated = np.ones(len(ids), dtype=np.bool_)
-        repeated[len(ids) - 1 - newest] = False
-        older |= repeated
-    seen[offsets] = True
-    return [int(key) for key in ids[older]]
+
+    def __init__(self, group: _Group) -> None:
+        length = group.last_n - group.first_n + 1
+        dense = length <= _SPARSE * group.cycles + _CHUNK
+        self._first_n = group.first_n
+        self._bits = np.zeros(length, dtype=np.bool_) if dense else None
+        self._numbers: set[int] = set()
+
+    def older(self, ids: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[int]:
+        """The ids of older versions among cycles that came before all that were met."""
+        order = np.argsort(ids)
+        ids, numbers = ids[order], numbers[order]
+        if self._bits is None:
+            old = np.array([number in self._numbers for number in numbers.tolist()], dtype=np.bool_)
+            self._numbers.update(numbers.tolist())
+        else:
+            old = self._bits[numbers - self._first_n]
+            self._bits[numbers - self._first_n] = True
+        if (np.diff(numbers) <= 0).any():
+            _, newest = np.unique(numbers[::-1], return_index=True)
+            repeated = np.ones(len(ids), dtype=np.bool_)
+            repeated[len(ids) - 1 - newest] = False
+            old |= repeated
+        return [int(key) for key in ids[old]]
 
 
 def _folded(

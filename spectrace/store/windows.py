@@ -16,6 +16,8 @@ SAMPLE = 40_000  # cycles that are read in full, of one rank
 _SHARE = 0.5  # of the sample for windows spread evenly; the rest is for what they would miss
 _ENOUGH = 4  # windows of one kind of cycles
 _DENSE = 0.5
+_SHORTEST = 25  # cycles of a window of a short run,
+_PARTS = 40  # of which there are about so many
 _LIKE = ("kind", "steps", "draft_tokens", "batch")
 
 
@@ -47,22 +49,23 @@ def plan(counts: Columns, sample: int) -> list[Window]:
     return _apart(chosen + _rare(counts, chosen, spare))
 
 
-def _whole(counts: Columns) -> list[Window]:
+def _whole(counts: Columns) -> list[tuple[Window, int]]:
+    """All numbers of each group, and how many cycles they are."""
     found = []
     for group in np.unique(counts["group"]):
         here = counts["group"] == group
         first, last = int(counts["first_n"][here].min()), int(counts["last_n"][here].max())
-        found.append(Window(int(group), first, last))
+        found.append((Window(int(group), first, last), int(counts["cycles"][here].sum())))
     return found
 
 
-def _cut(spans: list[Window], total: int) -> list[Window]:
+def _cut(spans: list[tuple[Window, int]], total: int) -> list[Window]:
     """The same numbers in windows, so that even a short run has several."""
-    each = min(WINDOW, max(25, total // 40))
+    each = min(WINDOW, max(_SHORTEST, total // _PARTS))
     found = []
-    for span in spans:
+    for span, cycles in spans:
         length = span.last_n - span.first_n + 1
-        parts = max(1, min(math.ceil(length / each), 4000))
+        parts = max(1, min(length, math.ceil(cycles / each)))
         edges = [span.first_n + length * part // parts for part in range(parts + 1)]
         found += [
             Window(span.group, first, behind - 1) for first, behind in itertools.pairwise(edges)

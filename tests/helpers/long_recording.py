@@ -82,8 +82,8 @@ def _statements(run_id: str, first: int, last: int, cycles: int) -> list[str]:
             f"start_ns, start_ns + took, true, batch, 1000 * batch, 1000, 0, batch FROM {source}"
         ),
         (
-            "INSERT INTO part.ranks SELECT id, 0, 'TP0', start_ns, start_ns + took, 'device', 40000, "
-            f"false, false, '', false, 900, false FROM {source}"
+            "INSERT INTO part.ranks SELECT id, 0, 'TP0', start_ns, start_ns + took, 'device', "
+            f"40000, false, false, '', false, 900, false FROM {source}"
         ),
         (
             "INSERT INTO part.phases SELECT id, 0, place, 'TP0', lane, name, "

@@ -28,9 +28,17 @@ def with_rows(number: int, *rows: RequestRow) -> Cycle:
     return replace(cycle_of(number, 2), requests=rows)
 
 
-def row(correct: int | None, tokens: int, **over: bool) -> RequestRow:
+def row(
+    correct: int | None, tokens: int, *, overshoot: bool = False, health_check: bool = False
+) -> RequestRow:
     """What a request got."""
-    return RequestRow(request_id="r", correct_drafts=correct, output_tokens=tokens, **over)
+    return RequestRow(
+        request_id="r",
+        correct_drafts=correct,
+        output_tokens=tokens,
+        overshoot=overshoot,
+        health_check=health_check,
+    )
 
 
 def measured(path: Path, cycles: list[Cycle]) -> Measures:
@@ -137,10 +145,27 @@ def test_groups_have_numbers_of_their_own(tmp_path: Path) -> None:
     assert found.left_out.warm_up_cycles == 2 * WARM_UP_CYCLES
 
 
-def test_a_run_without_cycles_has_nothing_to_say(tmp_path: Path) -> None:
-    """And says so."""
+@pytest.mark.parametrize("cycles", [0, WARM_UP_CYCLES])
+def test_a_run_without_cycles_has_nothing_to_say(tmp_path: Path, cycles: int) -> None:
+    """Or with none but warm-up; it says so."""
     with pytest.raises(SpectraceError, match="no cycles"):
-        measure_recording(record(tmp_path / "run.spectrace", []))
+        measure_recording(record(tmp_path / "run.spectrace", map(cycle_of, range(cycles))))
+
+
+def test_numbers_may_be_as_far_apart_as_a_sender_likes(tmp_path: Path) -> None:
+    """Memory goes by the cycles that there are."""
+    far = [replace(cycle_of(FIRST, 1), number=(1 << 62) + number) for number in (0, 1, 1)]
+    found = measured(tmp_path, [cycle_of(FIRST, 1), *far])
+    assert found.total_cycles == 3
+
+
+def test_cycles_without_results_have_times_alone(tmp_path: Path) -> None:
+    """They are counted, since acceptance knows nothing of them."""
+    unknown = [replace(cycle_of(FIRST + n, 1), requests=None) for n in range(3)]
+    found = measured(tmp_path, unknown)
+    assert found.left_out.unknown_cycles == 3
+    assert found.total_cycles == 3
+    assert not len(found.row_counts["rows"])
 
 
 def test_a_long_run_is_sampled_where_each_kind_of_cycle_is(tmp_path: Path) -> None:
