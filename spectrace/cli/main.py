@@ -18,7 +18,9 @@ from spectrace.cli.export import export
 from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
+from spectrace.cli.predict import predict
 from spectrace.cli.record import record
+from spectrace.cli.run_report import report
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
 from spectrace.cli.view import view
@@ -60,6 +62,8 @@ app.command()(serve)
 app.command()(record)
 app.command()(view)
 app.command()(export)
+app.command()(report)
+app.command()(predict)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path as FilePath
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
 from fastapi.sse import EventSourceResponse
 
+from spectrace.analysis.run_report import report
+from spectrace.errors import SpectraceError
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
@@ -25,6 +28,7 @@ from spectrace.store.source import PAGE as PAGE_CYCLES
 MOST_CYCLES = 2000  # of one answer
 MOST_REQUESTS = 500  # likewise
 _MOST_NAME = 64
+_MOST_MS = 1e9
 _INT64 = (1 << 63) - 1
 _METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -106,6 +110,17 @@ def _api(hub: Hub) -> APIRouter:
         if found is None:
             raise HTTPException(404, f"Cycle {n} is not here, or not any more.")
         return _json(encode_cycle(found))
+
+    @api.get("/runs/{run}/report")
+    def run_report(
+        run: RunId, baseline_ms: Annotated[float | None, Query(gt=0, le=_MOST_MS)] = None
+    ) -> Response:
+        _check_run(hub, run)
+        try:
+            measures = hub.store.measure(run)
+        except SpectraceError as error:
+            raise HTTPException(404, str(error)) from error
+        return _json(msgspec.json.encode(report(measures, plain_ms=baseline_ms)))
 
     @api.get("/requests")
     async def requests() -> Response:
