@@ -120,7 +120,7 @@ def _verdict(found: RunReport) -> Section:
             "plain, ms",
             "tokens/s",
             "speed-up",
-            "it",
+            "answer",
         ),
         rows,
     )

@@ -116,18 +116,21 @@ def _reach(estimate: Estimate, decimals: int) -> str:
     """The interval in brackets, with a space before it; nothing where there is none."""
     if estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return ""
-    low, high = (
-        f"{limit:,.{decimals}f}".replace("-", "\u2212") for limit in (estimate.low, estimate.high)
-    )
+    low, high = (_rounded(limit, decimals) for limit in (estimate.low, estimate.high))
     return f" ({low}{TO}{high})"
+
+
+def _rounded(number: float, decimals: int) -> str:
+    """A number with a real minus sign, unless it rounds to 0."""
+    shown = f"{abs(number):,.{decimals}f}"
+    return f"\u2212{shown}" if number < 0 and shown.strip("0.") else shown
 
 
 def value(estimate: Estimate | None, decimals: int = 2) -> str:
     """A value and its interval."""
     if estimate is None:
         return numbers.MISSING
-    shown = f"{estimate.value:,.{decimals}f}".replace("-", "\u2212")
-    return f"{shown}{_reach(estimate, decimals)}"
+    return f"{_rounded(estimate.value, decimals)}{_reach(estimate, decimals)}"
 
 
 def percent(estimate: Estimate | None) -> str:
@@ -140,8 +143,7 @@ def percent(estimate: Estimate | None) -> str:
         low=None if estimate.low is None else estimate.low * 100,
         high=None if estimate.high is None else estimate.high * 100,
     )
-    shown = f"{scaled.value:,.{decimals}f}".replace("-", "\u2212")
-    return f"{shown} %{_reach(scaled, decimals)}"
+    return f"{_rounded(scaled.value, decimals)} %{_reach(scaled, decimals)}"
 
 
 def setting(found: Setting) -> str:
@@ -255,8 +257,13 @@ def _fit(one: VerifyFit) -> Iterator[str]:
     """What verify costs at one batch size."""
     at = f"At batch size {one.batch} verify takes"
     if one.shape is Shape.LINE and one.fixed_ms and one.per_token_ms:
-        fixed = f"{value(one.fixed_ms)} ms and {value(one.per_token_ms)} ms for each token"
-        yield f"{at} {fixed}."
+        if one.per_token_ms.excludes(0.0):
+            yield f"{at} {value(one.fixed_ms)} ms and {value(one.per_token_ms)} ms for each token."
+        else:
+            yield (
+                f"{at} {value(one.fixed_ms)} ms whatever the number of tokens: each costs "
+                f"{value(one.per_token_ms)} ms."
+            )
         if one.jump_ms is not None and one.jump_ms.value > 0 and one.jump_ms.excludes(0.0):
             yield (
                 f"With one token that would be {value(one.jump_ms)} ms more than plain decode "

@@ -11,7 +11,7 @@ from spectrace.analysis.intervals import Estimate
 from spectrace.cli.timing_page import round_step
 
 _WIDTH, _HEIGHT = 640, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 28, 40
 _TICKS = 5
 _HEADROOM = 1.08
 
@@ -137,7 +137,7 @@ def _frame(chart: Chart, axes: _Axes) -> Iterator[str]:
     yield (
         f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">'
         f"{escape(chart.x_name)}</text>"
-        f'<text class="tick" x="4" y="{_TOP - 2}">{escape(chart.y_name)}</text>'
+        f'<text class="tick" x="4" y="12">{escape(chart.y_name)}</text>'
     )
 
 
