@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from spectrace import __version__
 from spectrace.cli.attach import attach
+from spectrace.cli.compare import compare
 from spectrace.cli.compare_timing import compare_timing
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
@@ -64,6 +65,7 @@ app.command()(view)
 app.command()(export)
 app.command()(report)
 app.command()(predict)
+app.command()(compare)
 
 
 def _print_version(wanted: bool) -> None:
