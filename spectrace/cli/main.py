@@ -24,6 +24,7 @@ from spectrace.cli.record import record
 from spectrace.cli.run_report import report
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
+from spectrace.cli.sweep import sweep
 from spectrace.cli.view import view
 from spectrace.errors import SpectraceError
 
@@ -66,6 +67,7 @@ app.command()(export)
 app.command()(report)
 app.command()(predict)
 app.command()(compare)
+app.command()(sweep)
 
 
 def _print_version(wanted: bool) -> None:

@@ -38,6 +38,13 @@ _ORDER = {
     "requests": "id, place",
 }
 _SPANS = "spans"
+# By cycle; overshoot and the server's own health checks are in no figure of acceptance.
+_COUNTED_ROWS = (
+    "SELECT id, sum(output_tokens) FILTER (NOT health_check) AS tokens, "
+    "count(*) FILTER (counts) AS verifies, sum(correct_drafts) FILTER (counts) AS correct_drafts "
+    "FROM (SELECT *, correct_drafts IS NOT NULL AND NOT overshoot AND NOT health_check AS counts "
+    "FROM ({})) GROUP BY id"
+)
 _NOT_OURS = "its tables are not those of spectrace"
 
 
@@ -346,6 +353,26 @@ class Database:
         every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
         reader: RecordBatchReader = self._connection.sql(every).to_arrow_reader(rows)
         return reader
+
+    def served_of_newest(self, names: Sequence[str]) -> Batch:
+        """Of every cycle that was noted its time and what it gave to requests, by their ends."""
+        every = " UNION ALL ".join(
+            "SELECT c.*, r.mode, r.probe_ns, r.ended_idle, r.incomplete, "
+            "coalesce(q.tokens, 0) AS tokens, coalesce(q.verifies, 0) AS verifies, "
+            "coalesce(q.correct_drafts, 0) AS correct_drafts "
+            f"FROM ({self._newest_of(name, 'cycles')}) c "
+            f"JOIN ({self._newest_of(name, 'ranks')}) r ON r.id = c.id AND r.place = 0 "
+            f"LEFT JOIN ({_COUNTED_ROWS.format(self._newest_of(name, 'requests'))}) q "
+            "ON q.id = c.id"
+            for name in names
+        )
+        return dict(
+            self._connection.execute(
+                "SELECT group_name, kind, batch_size, steps, topk, draft_tokens, start_ns, end_ns, "
+                "mode, probe_ns, ended_idle, incomplete, tokens::BIGINT AS tokens, verifies, "
+                f"correct_drafts::BIGINT AS correct_drafts FROM ({every}) ORDER BY end_ns"
+            ).fetchnumpy()
+        )
 
     def count_newest(self, names: Sequence[str], table: str) -> int:
         """How many rows of a table belong to what was noted."""
