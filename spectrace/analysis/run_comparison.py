@@ -316,11 +316,11 @@ class _Table:
 
     def column(self, name: str) -> Values:
         """As `_Run.per_cycle`."""
-        return self._run.per_cycle(name)[self._used]
+        return np.asarray(self._run.per_cycle(name)[self._used])
 
     def phase_ms(self, lane: Lane, name: PhaseName) -> Values:
         """As `_Run.phase_ms`."""
-        return self._run.phase_ms(lane, name)[self._used]
+        return np.asarray(self._run.phase_ms(lane, name)[self._used])
 
     def mean(self, tops: Values, bottoms: Values | None = None) -> BlockMean | None:
         """The weighted sum of something over that of something else, by default of cycles.

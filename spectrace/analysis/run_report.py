@@ -18,8 +18,10 @@ from spectrace.analysis.acceptance import (
     blocks_of,
     per_verify,
 )
+from spectrace.analysis.bubbles import Bubbles, bubbles
 from spectrace.analysis.costs import Stratum, strata
 from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.rank_skew import Skew, skew
 from spectrace.analysis.verdict import Baseline, Source, Verdict, baseline_of, by_batch, verdict
 from spectrace.analysis.verify_cost import (
     GraphStep,
@@ -96,6 +98,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         what_if: Other numbers of steps.
         gaps: What is not known.
         left_out: What is in none of the figures.
+        bubbles: When the device of the first rank ran nothing, and why.
+        skew: How far the ranks of the first group lie apart.
         sentences: All that in plain words.
     """
 
@@ -116,6 +120,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     what_if: WhatIf
     gaps: tuple[Gap, ...]
     left_out: LeftOut
+    bubbles: Bubbles = Bubbles()
+    skew: Skew = Skew()
     sentences: tuple[str, ...] = ()
 
 
@@ -165,6 +171,8 @@ def report(
         what_if=what_if,
         gaps=tuple(_gaps(measures, found, chosen, whole, fits)),
         left_out=measures.left_out,
+        bubbles=bubbles(measures),
+        skew=skew(measures),
     )
 
 

@@ -17,6 +17,12 @@ _CAUSES = {
     Cause.WAITING: "the host had launched, and another stream or rank kept the device",
     Cause.UNCLEAR: "the times do not say why",
 }
+GAP_CAUSES = {
+    Cause.LATE_LAUNCH: "late launch",
+    Cause.SCHEDULER: "scheduler",
+    Cause.WAITING: "other streams, ranks",
+    Cause.UNCLEAR: "unclear",
+}
 _BOUNDS = {
     Bound.HOST: "The server is host-bound: the device waits for the host.",
     Bound.DEVICE: "The server is device-bound: its device has next to no gaps.",

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
 from rich.text import Text
 
 from spectrace.analysis.intervals import Estimate
@@ -20,7 +19,9 @@ from spectrace.analysis.run_comparison import (
 from spectrace.analysis.timing_report import Verdict
 from spectrace.cli import numbers
 from spectrace.cli.figures import listed
+from spectrace.cli.run_sections import Section
 from spectrace.cli.run_settings import SettingDifference
+from spectrace.cli.run_table import grid, plain, table
 from spectrace.cli.timing_table import with_reach
 from spectrace.cli.timing_words import label, percent
 
@@ -62,10 +63,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 def sentences(found: Compared) -> tuple[str, ...]:
     """What was found as sentences, which make one paragraph."""
-    return tuple(_sentences(found.comparison, found.names))
+    return tuple(_said(found.comparison, found.names))
 
 
-def _sentences(found: RunComparison, names: tuple[str, str]) -> Iterator[str]:
+def _said(found: RunComparison, names: tuple[str, str]) -> Iterator[str]:
     if found.cycle_ms is not None:
         yield from _throughput(found, names)
         yield _cycle(found.cycle_ms)
@@ -160,62 +161,38 @@ def _acceptance(length: Difference | None) -> Iterator[str]:
 def render(found: Compared) -> RenderableType:
     """Both runs side by side, what it means in words, and what it rests on."""
     parts: list[RenderableType] = [Text(" ".join(found.sentences))]
-    for title, heads, rows in _tables(found):
-        first, *others = heads
-        table = Table(
-            Column(first, no_wrap=True),
-            *(Column(head, justify="right", overflow="fold") for head in others),
-            title=Text(title, style="bold"),
-            title_justify="left",
-            box=None,
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
-        )
-        for row in rows:
-            table.add_row(*map(Text, row))
-        parts += [Text(""), table]
+    for section in _sections(found):
+        parts += [Text(""), table(section)]
     return Group(*parts, Text(""), *map(Text, basis(found.comparison)))
 
 
 def markdown(found: Compared) -> str:
     """The same to be pasted into an issue."""
-    lines = [f"### {found.names[0]} against {found.names[1]}", "", " ".join(found.sentences)]
-    for title, heads, rows in _tables(found):
-        lines += [
-            "",
-            f"**{title}**",
-            "",
-            _line(heads),
-            _line(["---", *["---:"] * (len(heads) - 1)]),
-        ]
-        lines += map(_line, rows)
-    return "\n".join([*lines, "", *basis(found.comparison)]) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    one, other = map(plain, found.names)
+    parts = [f"## {one} against {other}", plain(" ".join(found.sentences))]
+    for section in _sections(found):
+        parts += [f"### {section.title}", grid(section)]
+    return "\n\n".join([*parts, "\n".join(map(plain, basis(found.comparison)))]) + "\n"
 
 
 _Rows = list[tuple[str, ...]]
 
 
-def _tables(found: Compared) -> Iterator[tuple[str, tuple[str, ...], _Rows]]:
-    """Every table: its title, its heads, its rows."""
+def _sections(found: Compared) -> Iterator[Section]:
+    """Every table that has rows."""
     one, other = found.names
     comparison = found.comparison
     if comparison.cycle_ms is not None:
-        yield "Whole cycles", ("", one, other, "difference"), list(_whole(comparison))
-    for title, phases in (
-        ("Phases on the device, mean ms of a cycle", comparison.device),
-        ("Phases by the host's clock, mean ms of a cycle", comparison.host),
-    ):
+        whole = tuple(_whole(comparison))
+        yield Section("Whole cycles", "", ("", one, other, "difference"), whole)
+    for where, phases in (("on the device", comparison.device), ("on the host", comparison.host)):
         if phases:
-            heads = ("", one, other, "difference", "of the cycle's, %")
-            yield title, heads, [_phase_row(phase) for phase in phases]
+            heads = ("mean ms of a cycle", one, other, "difference", "of the cycle's")
+            yield Section(f"Phases {where}", "", heads, tuple(map(_phase_row, phases)))
     rows: _Rows = [(each.what, each.one, each.other) for each in found.settings]
     rows += _sides(comparison.sides)
     if rows:
-        yield "What differs in the runs", ("", one, other), rows
+        yield Section("What differs in the runs", "", ("", one, other), tuple(rows))
 
 
 def _whole(found: RunComparison) -> Iterator[tuple[str, ...]]:
@@ -239,7 +216,7 @@ def _cells(difference: Difference, decimals: int) -> tuple[str, str, str]:
 
 def _phase_row(one: PhaseDifference) -> tuple[str, ...]:
     name = label(one.phase) if one.phase else _GAPS
-    return name, *_cells(one.time_ms, 2), numbers.share_cell(one.share)
+    return name, *_cells(one.time_ms, 2), numbers.share(one.share)
 
 
 def _sides(sides: tuple[Side, Side]) -> _Rows:

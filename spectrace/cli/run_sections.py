@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spectrace.analysis.acceptance import Acceptance, Slice
+from spectrace.analysis.bubbles import Bubbles, Cause
 from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.rank_skew import Skew
 from spectrace.analysis.run_report import RunReport
 from spectrace.analysis.verify_cost import Shape
 from spectrace.analysis.what_if import Doubt
-from spectrace.cli import numbers
+from spectrace.cli import bubble_words, numbers, skew_words
+from spectrace.cli.bubble_words import GAP_CAUSES
 from spectrace.cli.run_words import (
     DEFINITIONS,
     DOUBTS,
@@ -27,6 +30,7 @@ from spectrace.cli.timing_words import label
 from spectrace.model import Lane
 
 _SHOWN_BATCHES = 12
+_SHOWN_SHARE = 0.005  # of the time: shorter gaps are in the JSON alone
 
 
 class Section(NamedTuple):
@@ -50,6 +54,8 @@ def sections(found: RunReport) -> list[Section]:
     every = (
         _verdict(found),
         _phases(found),
+        _bubbles(found.bubbles),
+        _ranks(found.skew),
         *map(_positions, found.acceptance),
         _lengths(found.acceptance),
         *_slices(found.acceptance),
@@ -142,6 +148,39 @@ def _phases(found: RunReport) -> Section:
     which = "" if main is None else f"Batch size {main.batch}, {setting(main.setting)}."
     heads = ("phase", "of the cycle", "p50, ms", "p95, ms", "p99, ms")
     return Section("Where a cycle goes", which, heads, rows)
+
+
+def _bubbles(found: Bubbles) -> Section:
+    rows = tuple(
+        (
+            f"{label(gap.before)} \u2192 {label(gap.after)}{' of the next' * gap.between_cycles}",
+            f"{gap.per_cycle:.2f}",
+            value(gap.length_ms),
+            percent(gap.share),
+            *(numbers.share(gap.causes[cause]) for cause in Cause),
+        )
+        for gap in found.gaps
+        if gap.share.value >= _SHOWN_SHARE
+    )
+    heads = ("gap", "a cycle", "p50, ms", "of the time", *(GAP_CAUSES[cause] for cause in Cause))
+    return Section("Gaps on the device", " ".join(bubble_words.sentences(found)), heads, rows)
+
+
+def _ranks(found: Skew) -> Section:
+    shown = skew_words.shown(found)
+    rows = tuple(
+        (
+            rank.rank,
+            value(rank.late_ms),
+            value(rank.lost_ms),
+            value(rank.waited_ms),
+            value(rank.took_ms),
+        )
+        for rank in (shown.ranks if shown else ())
+    )
+    where = f", {label(shown.phase)} on the {shown.lane.value}" if shown else ""
+    heads = ("rank", "late by, ms", "falls behind, ms", "waits, ms", "takes, ms")
+    return Section(f"Ranks{where}", " ".join(skew_words.sentences(found)), heads, rows)
 
 
 def _positions(found: Acceptance) -> Section:

@@ -18,13 +18,13 @@ def render(found: RunReport) -> RenderableType:
     first, *others = found.sentences
     parts: list[RenderableType] = [Text(first, style="bold"), Text(" ".join(others))]
     for section in sections(found):
-        parts += [Text(""), _table(section)]
+        parts += [Text(""), table(section)]
         parts += [Text(section.note, style="dim")] if section.note else []
     parts += [Text(""), *(Text(f"{name}: {what}", style="dim") for name, what in facts(found))]
     return Group(*parts)
 
 
-def _table(section: Section) -> Table:
+def table(section: Section) -> Table:
     """A table whose heads stand one word below the other, which leaves room for the cells."""
     columns = [
         Column(
@@ -34,7 +34,7 @@ def _table(section: Section) -> Table:
         )
         for place, head in enumerate(section.heads)
     ]
-    table = Table(
+    drawn = Table(
         *columns,
         title=Text(section.title, style="bold"),
         title_justify="left",
@@ -43,36 +43,37 @@ def _table(section: Section) -> Table:
         pad_edge=False,
     )
     for row in section.rows:
-        table.add_row(*map(Text, row))
-    return table
+        drawn.add_row(*map(Text, row))
+    return drawn
 
 
 def markdown(found: RunReport) -> str:
     """The same as Markdown, with what was recorded, by which version, and the definitions."""
     first, *others = found.sentences
-    parts = [f"## {_plain(first)}", _plain(" ".join(others)), _list(facts(found))]
+    parts = [f"## {plain(first)}", plain(" ".join(others)), _list(facts(found))]
     for section in sections(found):
         parts += [f"### {section.title}", *([section.note] if section.note else [])]
-        parts.append(_grid(section))
+        parts.append(grid(section))
     parts += ["### Words", _list(definitions()), f"spectrace {__version__}"]
     return "\n\n".join(parts) + "\n"
 
 
 def _list(pairs: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- **{name}**: {_plain(what)}" for name, what in pairs)
+    return "\n".join(f"- **{name}**: {plain(what)}" for name, what in pairs)
 
 
-def _grid(section: Section) -> str:
+def grid(section: Section) -> str:
+    """A table as Markdown."""
     heads, *rows = [section.heads, *section.rows]
     lines = [_line(heads), _line(["---", *["--:"] * (len(heads) - 1)])]
     return "\n".join([*lines, *map(_line, rows)])
 
 
 def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_plain, cells))} |"
+    return f"| {' | '.join(map(plain, cells))} |"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown takes as it is: names come from servers, and may hold anything."""
     for mark in "\\|*_`<>[]":
         text = text.replace(mark, f"\\{mark}")

@@ -30,7 +30,9 @@ def _sentences(found: Skew) -> Iterator[str]:
 
 
 def _straggler(found: Skew) -> Iterator[str]:
-    waits = next(one for one in found.phases if _is_of(one, found))
+    waits = shown(found)
+    if waits is None:
+        return
     late = next(rank.late_ms.value for rank in waits.ranks if rank.rank == found.straggler)
     phase = label(waits.phase)
     yield (
@@ -42,8 +44,14 @@ def _straggler(found: Skew) -> Iterator[str]:
         yield f"It falls behind in {label(found.lost_in)}."
 
 
-def _is_of(one: PhaseSkew, found: Skew) -> bool:
-    return one.phase is found.waits_in and one.straggler == found.straggler and one.synchronises
+def shown(found: Skew) -> PhaseSkew | None:
+    """The phase that says most: where a straggler is waited for, else where ranks lie apart."""
+    waits = [
+        one
+        for one in found.phases
+        if one.phase is found.waits_in and one.straggler == found.straggler and one.synchronises
+    ]
+    return max(waits or found.phases, key=lambda one: one.start_spread_ms.value, default=None)
 
 
 def _of(found: Skew) -> float | None:
@@ -51,7 +59,9 @@ def _of(found: Skew) -> float | None:
 
 
 def _together(found: Skew) -> str:
-    widest = max(found.phases, key=lambda one: one.start_spread_ms.value)
+    widest = shown(found)
+    if widest is None:
+        return "Nothing is known of how far the ranks lie apart."
     usual = numbers.milliseconds(widest.start_spread_ms.value)
     return (
         "No rank is clearly later than the others. They lie furthest apart where they come to "

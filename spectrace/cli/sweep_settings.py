@@ -81,10 +81,10 @@ def settings_of(  # noqa: PLR0913 - what a command line can ask for
         raise SpectraceError(_NO_COMMAND, exit_code=2)
     found = [plain()] if with_plain or 0 in steps else []
     drafting = [number for number in dict.fromkeys(steps) if number]
-    if drafting and value_of(command, _ALGORITHM) is None:
+    if (drafting or not others) and value_of(command, _ALGORITHM) is None:
         raise SpectraceError(
             f"The command has no {_ALGORITHM}, so that it drafts nothing and has no steps to vary: "
-            "add its speculative options.",
+            "add its speculative options, or name other settings with --setting.",
             exit_code=2,
         )
     branches = topks or [number_of(command, TOPK) or 1]

@@ -16,17 +16,9 @@ import psutil
 import pytest
 
 import spectrace
-from examples.sglang_cpu.server import (
-    PYTHON,
-    START_TIMEOUT_S,
-    ServerOptions,
-    answers,
-    arguments,
-    environment,
-    free_port,
-    prepare_models,
-)
+from examples.sglang_cpu.server import START_TIMEOUT_S, answers
 from tests.helpers.command import SPECTRACE
+from tests.helpers.sweep_command import sweep_command
 
 ASKED = ("--steps", "5", "--setting", "broken=--speculative-num-steps x")
 LOAD = ("--requests", "30", "--concurrency", "1", "--warm-up", "3", "--max-tokens", "64")
@@ -39,15 +31,15 @@ class Sweep:
 
     Attributes:
         folder: Where it keeps what it has.
-        url: Where its servers answer.
         command: The command that begins it and goes on with it.
         environment: Of its servers.
+        url: Where they answer.
     """
 
     folder: Path
-    url: str
     command: tuple[str, ...]
     environment: dict[str, str]
+    url: str
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
         """Starts the command."""
@@ -90,17 +82,8 @@ class Sweep:
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     """The sweep, not begun; whatever server a test leaves is killed."""
-    prepare_models()
-    options, port = ServerOptions(), free_port()
     folder = tmp_path_factory.mktemp("sweep") / "folder"
-    server = (str(PYTHON), "-m", "sglang.launch_server", *arguments(options, port, free_port()))
-    asked = ("sweep", "-o", str(folder), *ASKED, *LOAD)
-    found = Sweep(
-        folder=folder,
-        url=f"http://127.0.0.1:{port}",
-        command=(SPECTRACE, *asked, "--", *server),
-        environment=environment(options, os.environ),
-    )
+    found = Sweep(folder, *sweep_command(folder, *ASKED, *LOAD))
     yield found
     for pid in found.servers():
         os.killpg(pid, signal.SIGKILL)
@@ -219,15 +202,20 @@ def test_what_is_done_is_not_done_again(sweep: Sweep, whole: Result) -> None:
 
 
 def test_the_recordings_of_a_sweep_can_be_compared(sweep: Sweep, whole: Result) -> None:
-    """Plain decode against 5 steps: fewer ms for a token."""
+    """5 steps against plain decode: of the two only one drafts, and the options say so."""
     del whole
     files = [str(sweep.folder / f"{name}.1.spectrace") for name in ("5-steps", "plain")]
     done = subprocess.run(
         [SPECTRACE, "compare", *files, "--json"], capture_output=True, text=True, check=True
     )
     found = json.loads(done.stdout)
-    per_token = found["comparison"]["ms_per_token"]
-    assert per_token["verdict"] == "differs"
-    assert per_token["excess"]["high"] < 0
+    comparison = found["comparison"]
+    assert "other_kinds" in comparison["notes"]
+    assert [side["steps"] for side in comparison["sides"]] == [[5], [0]]
+    phases = {one["phase"]: one["time_ms"] for one in comparison["host"]}
+    assert phases["draft"]["one"]["value"] > 0
+    assert phases["draft"]["other"]["value"] == 0
+    parts = sum(times["excess"]["value"] for times in phases.values())
+    assert parts == pytest.approx(comparison["cycle_ms"]["excess"]["value"], abs=0.01)
     options = {each["what"]: (each["one"], each["other"]) for each in found["settings"]}
     assert options["--speculative-num-steps"] == ("5", "not given")

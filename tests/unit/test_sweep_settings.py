@@ -123,8 +123,9 @@ def test_what_cannot_be_is_refused_with_a_reason(asked: dict[str, object], says:
 
 def test_steps_of_a_server_that_does_not_draft_are_refused() -> None:
     """And so is a sweep without a command."""
-    with pytest.raises(SpectraceError, match="--speculative-algorithm"):
-        settings_of(plain().command(COMMAND), steps=(2,))
+    for steps in ((2,), ()):
+        with pytest.raises(SpectraceError, match="--speculative-algorithm"):
+            settings_of(plain().command(COMMAND), steps=steps)
     with pytest.raises(SpectraceError, match="after `--`"):
         settings_of((), steps=(2,))
 
