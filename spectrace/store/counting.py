@@ -20,7 +20,7 @@ from spectrace.store.columns import Batch
 from spectrace.store.database import Database
 
 BLOCKS = 200  # equal stretches of a group, for what changes over time
-_CHUNK = 500_000  # ids that are counted at once
+_CHUNK = 1_000_000  # ids that are counted at once: as many DuckDB joins without a hash table
 _FEWEST = 25  # cycles of a block
 _SPARSE = 64  # numbers for each cycle, above which these are no count
 # How many bits each column has; what would need more is as large as they allow.
