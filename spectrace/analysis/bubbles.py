@@ -86,6 +86,9 @@ class Bubbles(msgspec.Struct, frozen=True, kw_only=True):
         causes: The idle part by cause; they add up to it.
         gaps: By the phases around them, the largest share first.
         bound: What sets the pace.
+        launch_share: Part of the time, at most, in which the device had come to a phase that
+            runs as a CUDA graph while the host was still launching it: until then nothing of
+            it can run. It counts as busy. None where no phase runs as a graph.
         hidden_share: Part of the scheduler's own work (`schedule`, `result`) during which the
             device was busy: what the overlap scheduler hides. None without such work.
         own_work_ms: That work in a cycle, the mean.
@@ -102,6 +105,7 @@ class Bubbles(msgspec.Struct, frozen=True, kw_only=True):
     causes: dict[Cause, Estimate] = msgspec.field(default_factory=dict)
     gaps: tuple[GapFigures, ...] = ()
     bound: Bound = Bound.OPEN
+    launch_share: Estimate | None = None
     hidden_share: Estimate | None = None
     own_work_ms: float | None = None
     too_small: int = 0
@@ -152,13 +156,17 @@ def bubbles(
     idle = time.share(gaps.cycle, gaps.length)
     causes = {cause: time.share(gaps.cycle, gaps.causes[cause]) for cause in Cause}
     hidden, own_ms = rank.hidden(time)
+    launching = rank.launching(time)
     return Bubbles(
         cycles=int(rank.counted.sum()),
         idle_share=idle,
         busy_share=_rest(idle),
         causes=causes,
         gaps=tuple(_by_phases(gaps, time)),
-        bound=bound_by(idle, time.share(gaps.cycle, _of_host(gaps)), causes[Cause.WAITING]),
+        bound=bound_by(
+            idle, time.share(gaps.cycle, _of_host(gaps)), causes[Cause.WAITING], launching
+        ),
+        launch_share=launching,
         hidden_share=hidden,
         own_work_ms=own_ms,
         too_small=len(small),
@@ -167,15 +175,19 @@ def bubbles(
     )
 
 
-def bound_by(idle: Estimate, host: Estimate, waiting: Estimate) -> Bound:
+def bound_by(
+    idle: Estimate, host: Estimate, waiting: Estimate, launching: Estimate | None = None
+) -> Bound:
     """What sets the pace, where the intervals say so.
 
     Args:
         idle: Part of the time in which the device ran nothing.
         host: The part of it for which the host was late.
         waiting: The part of it in which other streams or ranks kept the device.
+        launching: What more of the time may be the host's, within phases that run as graphs.
     """
-    if idle.high is not None and idle.high < MATTERS:
+    more = 0.0 if launching is None else launching.high
+    if idle.high is not None and more is not None and idle.high + more < MATTERS:
         return Bound.DEVICE
     if host.low is not None and host.low > MATTERS and host.value >= waiting.value:
         return Bound.HOST
@@ -308,15 +320,15 @@ class _Rank:
         phases = self._measures.phases
         here = (phases["place"] == self._place) & (phases["lane"] == LANES.index(lane))
         here &= self._of_group[phases["cycle"]]
-        cycle, phase, start, end = (
-            phases[name][here] for name in ("cycle", "phase", "start_ns", "end_ns")
+        cycle, *others = (
+            phases[name][here] for name in ("cycle", "phase", "start_ns", "end_ns", "graph")
         )
-        order = np.lexsort((start, cycle))
-        return _Lane(cycle[order].astype(np.intp), phase[order], start[order], end[order])
+        order = np.lexsort((others[1], cycle))
+        return _Lane(cycle[order].astype(np.intp), *(column[order] for column in others))
 
     def gaps(self) -> tuple[_Gaps, Values]:
         """All gaps before phases of cycles that count, and in ns those that are too small."""
-        cycle, phase, start, end = self._device
+        cycle, phase, start, end, _ = self._device
         between = np.diff(cycle) == 1
         near = ((np.diff(cycle) == 0) | between) & self.counted[cycle[1:]]
         length = (start[1:] - end[:-1]).astype(np.float64)
@@ -336,17 +348,22 @@ class _Rank:
         Returns:
             That, and whether it is known, as it is where the phase is on both lanes.
         """
-        began = np.full(len(self._device.cycle), -1, dtype=np.int64)
-        keys = _keys(self._device), _keys(self._host)
-        order = np.argsort(keys[1])
-        places = np.minimum(np.searchsorted(keys[1][order], keys[0]), max(0, len(order) - 1))
-        if len(order):
-            same = keys[1][order][places] == keys[0]
-            began[same] = self._host.start[order][places][same]
-        next_start, began = self._device.start[1:][at], began[1:][at]
-        known = began >= 0
-        late = np.minimum(began, next_start) - self._device.end[:-1][at]
+        twin = self._twins()[1:][at]
+        known = twin >= 0
+        began = self._host.start[np.maximum(twin, 0)]
+        late = np.minimum(began, self._device.start[1:][at]) - self._device.end[:-1][at]
         return np.where(known, late, 0).astype(np.float64), known
+
+    def _twins(self) -> Places:
+        """Of each phase of the device its place on the host's lane, -1 where it has none there."""
+        keys = _keys(self._device), _keys(self._host)
+        found = np.full(len(keys[0]), -1, dtype=np.intp)
+        if len(keys[1]):
+            order = np.argsort(keys[1])
+            places = np.minimum(np.searchsorted(keys[1][order], keys[0]), len(order) - 1)
+            same = keys[1][order][places] == keys[0]
+            found[same] = order[places][same]
+        return found
 
     def _causes(
         self, edges: tuple[NDArray[np.int64], Values, Values], late: Values, known: _Flags
@@ -370,6 +387,23 @@ class _Rank:
             Cause.WAITING: np.where(waits, rest, 0.0),
             Cause.UNCLEAR: np.where(waits, 0.0, rest),
         }
+
+    def launching(self, time: _Time) -> Estimate | None:
+        """Which part of the time graphs may have waited for the end of their launch, at most.
+
+        A graph whose launch the host had not left when the device had ended it is not judged: there
+        the host waited for the device.
+        """
+        lane = self._device
+        here = (lane.graph == 1) & self.counted[lane.cycle]
+        if not here.any():
+            return None
+        twin = self._twins()
+        here &= twin >= 0
+        left = self._host.end[np.maximum(twin, 0)]
+        error = self.error_ns[lane.cycle]
+        here &= (left + error < lane.end) & (left - lane.start > error)
+        return time.share(lane.cycle[here], (left - lane.start)[here].astype(np.float64))
 
     def _in_scheduler(self, from_ns: NDArray[np.int64], amount_ns: Values) -> Values:
         spent = _Spent(self._host, SCHEDULER)
@@ -399,6 +433,7 @@ class _Lane(NamedTuple):
     phase: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
+    graph: NDArray[np.int64]
 
 
 def _keys(lane: _Lane) -> NDArray[np.int64]:

@@ -51,6 +51,11 @@ def _sentences(found: Bubbles) -> Iterator[str]:
     if causes:
         yield f"Of all time that is {listed(causes)}."
     yield from map(_gap, [gap for gap in found.gaps if gap.share.value >= MATTERS / 5][:_SHOWN])
+    if found.launch_share is not None and found.launch_share.value >= MATTERS / 5:
+        yield (
+            f"Within phases that run as CUDA graphs it may wait for the end of their launch in up "
+            f"to {share(found.launch_share)} of the time."
+        )
     if found.hidden_share is not None:
         yield (
             f"The scheduler's own work takes {numbers.milliseconds(found.own_work_ms)} of a cycle; "

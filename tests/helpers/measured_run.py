@@ -57,11 +57,14 @@ def rank_of(  # noqa: PLR0913 - each is what some test varies
     rank: str = "TP0",
     clock_error_ms: float = 0.001,
     mode: TimingMode = TimingMode.DEVICE,
+    graph: bool | None = None,
     **over: Any,
 ) -> RankCycle:
     """A rank's share of a cycle, whose host lane goes from its start to its end."""
     phases = [
-        Phase(name=name, start_ns=_ns(start), end_ns=_ns(end), of_cycle=number, lane=lane)
+        Phase(
+            name=name, start_ns=_ns(start), end_ns=_ns(end), of_cycle=number, lane=lane, graph=graph
+        )
         for lane, stretches in ((Lane.HOST, host), (Lane.DEVICE, device))
         for name, start, end in stretches
     ]
@@ -218,6 +221,7 @@ class _Tables:
                 "start_ns": phase.start_ns,
                 "end_ns": phase.end_ns,
                 "of_cycle": phase.of_cycle,
+                "graph": NONE if phase.graph is None else int(phase.graph),
             }
             for phase in rank.phases
         ]

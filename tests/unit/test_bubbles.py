@@ -143,6 +143,43 @@ def test_what_sets_the_pace_is_left_open_where_the_intervals_are_wide() -> None:
     assert bound_by(wide, wide, none) is Bound.OPEN
 
 
+def graph_launched_late(number: int) -> Cycle:
+    """A cycle of 10 ms of two graphs: the host launches draft until 0.2 and verify until 3.0.
+
+    The device comes to draft at 0 and to verify at 1.0, and is done with it at 10.0.
+    """
+    at = 10.0 * number
+    host = touching(at, draft=0.2, verify_forward=2.8, wait=7.0)
+    device = touching(at, draft=1.0, verify_forward=9.0)
+    return cycle_of(number, rank_of(number, host, device, graph=True))
+
+
+def test_a_graph_cannot_run_before_its_launch_has_ended() -> None:
+    """0.2 and 2.0 of 10 ms, at most, within phases: no gaps, and no proof that it was busy."""
+    found = run_of([graph_launched_late(number) for number in range(CYCLES)])
+    assert found.idle_share is not None
+    assert found.idle_share.value == 0
+    assert found.launch_share is not None
+    assert found.launch_share.value == pytest.approx(0.22)
+    assert found.bound is Bound.OPEN
+    assert "up to 22 % (22\u201322) of the time" in " ".join(sentences(found))
+
+
+def test_a_launch_that_lasts_as_long_as_the_graph_was_a_wait_for_it() -> None:
+    """V1's verify, which blocks until the device has verified: the draft's 0.2 of 10 ms remain."""
+
+    def blocking(number: int) -> Cycle:
+        at = 10.0 * number
+        host = touching(at, draft=0.2, verify_forward=9.8)
+        device = touching(at, draft=1.0, verify_forward=9.0)
+        return cycle_of(number, rank_of(number, host, device, graph=True))
+
+    found = run_of([blocking(number) for number in range(CYCLES)])
+    assert found.launch_share is not None
+    assert found.launch_share.value == pytest.approx(0.02)
+    assert found.bound is Bound.DEVICE
+
+
 def test_the_words_say_who_sets_the_pace_and_why() -> None:
     """The late host, the device that waits, and what is not known."""
     late = " ".join(sentences(run_of([late_host(number) for number in range(CYCLES)])))
