@@ -48,6 +48,16 @@ def throughput(accept_length: Estimate, cycle_ms: Estimate, batch: int) -> Estim
     return mapped(product([accept_length], [cycle_ms]), lambda value: value * batch * _MS_PER_S)
 
 
+def wasted_verify(tokens_per_cycle: float, draft_tokens: int) -> float:
+    """The share of verified tokens that nobody got: 1 - L / n, from 0 to 1."""
+    return 1 - tokens_per_cycle / draft_tokens
+
+
+def padding_waste(batch: int, padded_batch: int) -> float:
+    """The share of a graph that ran for nobody, its batch being smaller than it was made for."""
+    return (padded_batch - batch) / padded_batch
+
+
 def cap(cycle_ms: float, saved_ms: float) -> float | None:
     """The gain in throughput where a cycle takes so much less, as a share: D / (C - D).
 

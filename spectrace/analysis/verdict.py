@@ -7,11 +7,17 @@ from enum import Enum
 
 import msgspec
 
-from spectrace.analysis.acceptance import PLAIN, Setting
+from spectrace.analysis.acceptance import PLAIN, Setting, fitted_chance
 from spectrace.analysis.costs import Stratum
 from spectrace.analysis.estimates import exact, mapped, product, total
 from spectrace.analysis.intervals import Estimate
-from spectrace.analysis.speculation import cap, speed_up, throughput
+from spectrace.analysis.speculation import (
+    cap,
+    padding_waste,
+    speed_up,
+    throughput,
+    wasted_verify,
+)
 from spectrace.analysis.what_if import Best, Doubt, Point, WhatIf
 
 MARGIN = 0.01  # a gain or loss that is less does not matter
@@ -91,6 +97,11 @@ class BatchVerdict(msgspec.Struct, frozen=True, kw_only=True):
         break_even: C / t0.
         speed_up: L t0 / C.
         answer: What that means.
+        needed_chance: The acceptance that break-even needs, the same at every position; None where
+            no acceptance reaches it with so many steps, or drafts form a tree.
+        chance: The same that the tokens per cycle come from.
+        wasted_verify: Share of verified tokens that nobody got.
+        padding_waste: Share of the graph that ran for nobody; None without a graph.
     """
 
     setting: Setting
@@ -105,6 +116,10 @@ class BatchVerdict(msgspec.Struct, frozen=True, kw_only=True):
     break_even: Estimate | None = None
     speed_up: Estimate | None = None
     answer: Answer = Answer.UNKNOWN
+    needed_chance: float | None = None
+    chance: float | None = None
+    wasted_verify: float | None = None
+    padding_waste: float | None = None
 
 
 class Change(str, Enum):
@@ -214,6 +229,13 @@ def _verdict(
         tokens_per_cycle=length,
         cycle_ms=cycle_ms,
         tokens_per_s=throughput(length, cycle_ms, stratum.batch),
+        chance=_chance(stratum.setting, length.value),
+        wasted_verify=wasted_verify(length.value, stratum.setting.draft_tokens)
+        if stratum.setting.draft_tokens
+        else None,
+        padding_waste=None
+        if not stratum.padded_batch
+        else padding_waste(stratum.batch, stratum.padded_batch),
     )
     if plain is None:
         return found
@@ -226,7 +248,15 @@ def _verdict(
         break_even=product([cycle_ms], [plain_ms]),
         speed_up=gained,
         answer=answer_of(gained),
+        needed_chance=_chance(stratum.setting, cycle_ms.value / plain_ms.value),
     )
+
+
+def _chance(setting: Setting, length: float) -> float | None:
+    """The one probability behind a length, None where there is none."""
+    if setting.topk != 1 or not 1 <= length <= setting.steps + 1:
+        return None
+    return fitted_chance(length, setting.steps)
 
 
 def verdict(

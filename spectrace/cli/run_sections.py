@@ -61,6 +61,7 @@ def sections(found: RunReport) -> list[Section]:
         *_slices(found.acceptance),
         _bad_requests(found.acceptance),
         _verify(found),
+        _parts(found),
         _caps(found),
         _what_if(found),
         _best(found),
@@ -280,6 +281,36 @@ def _verify(found: RunReport) -> Section:
         "Fixed part and part per token of each request; the jump is what a verify of one token "
         "would take beyond plain decode.",
         ("batch", "tokens: ms", "shape", "fixed, ms", "per token, ms", "jump, ms"),
+        tuple(rows),
+    )
+
+
+def _parts(found: RunReport) -> Section:
+    waste = {(one.setting, one.batch): one for one in found.verdict.by_batch}
+    rows = []
+    for one in found.strata[:_SHOWN_BATCHES]:
+        if one.parts is None:
+            continue
+        steps = one.setting.steps
+        verdict = waste.get((one.setting, one.batch))
+        rows.append(
+            (
+                f"{one.batch}, {setting(one.setting)}",
+                numbers.milliseconds_cell(one.parts.draft_ms.value),
+                numbers.milliseconds_cell(one.parts.draft_ms.value / steps if steps else None),
+                numbers.milliseconds_cell(one.parts.verify_ms.value),
+                numbers.milliseconds_cell(one.parts.extend_ms.value),
+                numbers.milliseconds_cell(one.parts.overhead_ms.value),
+                numbers.share(verdict.wasted_verify if verdict else None),
+                numbers.share(verdict.padding_waste if verdict else None),
+            )
+        )
+    heads = ("batch", "draft, ms", "per step", "verify, ms", "extend, ms", "rest, ms")
+    return Section(
+        "Parts of a cycle",
+        "Medians; wasted is the share of verified tokens that nobody got, padding that of the "
+        "graph that ran for nobody.",
+        (*heads, "wasted", "padding"),
         tuple(rows),
     )
 

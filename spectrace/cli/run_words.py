@@ -173,10 +173,24 @@ def _basis(found: RunReport) -> Iterator[str]:
         f"{numbers.milliseconds(main.plain_ms.value)} ({_SOURCES[main.plain_source]}). That is "
         f"{_difference(main)}."
     )
+    yield from _needed(main)
     if found.verdict.covered < 0.995:  # noqa: PLR2004 - what rounds to all of it
         yield (
             f"The factor is of {numbers.share(found.verdict.covered)} of the time in speculative "
             "cycles: for the other batch sizes plain decode is not known."
+        )
+
+
+def _needed(main: BatchVerdict) -> Iterator[str]:
+    """What break-even would need where it is not reached."""
+    if main.answer is not Answer.LOSES or main.break_even is None or main.setting.topk != 1:
+        return
+    if main.break_even.value > main.setting.steps + 1:
+        yield "No acceptance reaches break-even with so few steps at this cost."
+    elif main.needed_chance is not None and main.chance is not None:
+        yield (
+            f"Break-even needs each draft accepted in {numbers.share(main.needed_chance)} of all "
+            f"cases, where now it is {numbers.share(main.chance)}."
         )
 
 

@@ -10,7 +10,7 @@ from spectrace.analysis.acceptance import PLAIN, Setting
 from spectrace.analysis.costs import strata
 from spectrace.analysis.estimates import exact
 from spectrace.analysis.run_report import Gap, report, without_secrets
-from spectrace.analysis.speculation import cap
+from spectrace.analysis.speculation import cap, padding_waste
 from spectrace.analysis.verdict import Answer, Baseline, Change, Source, baseline_of
 from spectrace.analysis.what_if import Doubt
 from spectrace.model import Lane, TimingMode
@@ -229,6 +229,25 @@ def test_parts_add_up_to_the_cycle() -> None:
     assert parts.verify_ms.value == pytest.approx(22.5 + 6 * 1.03, rel=0.01)
     assert parts.extend_ms.value == pytest.approx(0.5, rel=0.01)
     assert parts.overhead_ms.value == pytest.approx(1.0, rel=0.01)
+
+
+def test_what_break_even_would_need_and_what_is_wasted() -> None:
+    """Of six verified tokens 2.56 are kept; the acceptance that 2.9 would need is above today's."""
+    [main] = report(simulated(LOSING)).verdict.by_batch
+    assert main.wasted_verify == pytest.approx(1 - LENGTH / 6, abs=0.02)
+    assert main.padding_waste == 0
+    assert main.chance is not None
+    assert main.needed_chance is not None
+    for chance, length in ((main.chance, LENGTH), (main.needed_chance, CYCLE_MS / PLAIN_MS)):
+        assert sum(chance**place for place in range(6)) == pytest.approx(length, rel=0.03)
+    hopeless = report(simulated(LOSING), plain_ms=4.0).verdict.by_batch[0]
+    assert hopeless.needed_chance is None
+
+
+def test_graph_padding_by_hand() -> None:
+    """A graph for 8 that runs 6 requests, and one that fits."""
+    assert padding_waste(6, 8) == 0.25
+    assert padding_waste(8, 8) == 0
 
 
 def test_caps_by_hand() -> None:
