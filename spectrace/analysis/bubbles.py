@@ -350,7 +350,7 @@ class _Rank:
         """
         twin = self._twins()[1:][at]
         known = twin >= 0
-        began = self._host.start[np.maximum(twin, 0)]
+        began = np.append(self._host.start, 0)[twin]  # -1 is the one behind all
         late = np.minimum(began, self._device.start[1:][at]) - self._device.end[:-1][at]
         return np.where(known, late, 0).astype(np.float64), known
 
@@ -400,7 +400,7 @@ class _Rank:
             return None
         twin = self._twins()
         here &= twin >= 0
-        left = self._host.end[np.maximum(twin, 0)]
+        left = np.append(self._host.end, 0)[twin]
         error = self.error_ns[lane.cycle]
         here &= (left + error < lane.end) & (left - lane.start > error)
         return time.share(lane.cycle[here], (left - lane.start)[here].astype(np.float64))

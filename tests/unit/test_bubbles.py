@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from spectrace.analysis.bubbles import Bound, Bubbles, Cause, bound_by, bubbles
 from spectrace.analysis.intervals import Estimate
 from spectrace.cli.bubble_words import sentences
-from spectrace.model import Cycle, PhaseName, TimingMode
+from spectrace.model import Cycle, Lane, PhaseName, TimingMode
 from tests.helpers.measured_run import cycle_of, measures_of, rank_of, touching
 
 CYCLES = 60
@@ -120,6 +121,18 @@ def test_gaps_are_not_looked_for_where_cycles_are_missing() -> None:
     """Of five cycles the third is gone: the second and the fifth alone have one before them."""
     made = [late_host(number) for number in (0, 1, 3, 4)]
     assert bubbles(measures_of(made)).cycles == 2
+
+
+def test_without_a_host_lane_nothing_is_said_of_the_causes() -> None:
+    """As of a sender that reports the device alone: gaps are there, and unclear."""
+    made = []
+    for cycle in (late_host(number) for number in range(CYCLES)):
+        [rank] = cycle.ranks
+        device = tuple(phase for phase in rank.phases if phase.lane is Lane.DEVICE)
+        made.append(replace(cycle, ranks=(replace(rank, phases=device),)))
+    found = run_of(made)
+    assert found.causes[Cause.UNCLEAR].value == pytest.approx(0.45)
+    assert found.hidden_share is None
 
 
 def test_without_a_device_lane_nothing_is_said() -> None:
