@@ -44,7 +44,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, each cycle in its newest version, without warm-up.
+    """One run, each cycle in its newest version, without warm-up and impossible times.
 
     All tables are columns of the same length. `group` is a place in `groups`; times are UNIX ns.
 

@@ -146,7 +146,9 @@ def report(
     accepted = acceptance(measures, confidence) if _speculates(measures) else ()
     verdicts = by_batch(found, lengths, chosen)
     fits = _fits(found, chosen)
-    what_if = _what_if(found, lengths, accepted, fits, chosen)
+    judged = {(one.setting, one.batch) for one in verdicts}
+    usable = [one for one in found if (one.setting, one.batch) in judged]
+    what_if = _what_if(usable, lengths, accepted, fits, chosen)
     counts, cycles = measures.cycle_counts, measures.cycles
     whole = verdict(verdicts, found, what_if)
     return RunReport(
@@ -260,7 +262,7 @@ def _plain_forward(found: Sequence[Stratum], batch: int) -> Estimate | None:
 
 
 def _what_if(
-    found: Sequence[Stratum],
+    usable: Sequence[Stratum],
     lengths: dict[tuple[Setting, int], Estimate],
     accepted: Sequence[Acceptance],
     fits: Sequence[VerifyFit],
@@ -271,11 +273,7 @@ def _what_if(
     now = []
     chances = pooled_chances(accepted)
     for one in fits:
-        here = tuple(
-            s
-            for s in found
-            if s.batch == one.batch and s.setting != PLAIN and (s.setting, s.batch) in lengths
-        )
+        here = tuple(stratum for stratum in usable if stratum.batch == one.batch)
         if not here:
             continue
         plain = None if baseline is None else baseline.at(one.batch)

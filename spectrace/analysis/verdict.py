@@ -62,7 +62,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 def baseline_of(strata: Sequence[Stratum], source: Source) -> Baseline | None:
     """Plain decode as it was measured; None where it was not."""
-    times = {one.batch: one.cycle.p50_ms for one in strata if one.setting == PLAIN and one.cycle}
+    times = {
+        one.batch: one.cycle.p50_ms
+        for one in strata
+        if one.setting == PLAIN and one.cycle and one.cycle.p50_ms.value > 0
+    }
     return Baseline(source=source, times_ms=times) if times else None
 
 
@@ -207,7 +211,7 @@ def by_batch(
     found = []
     for one in speculative:
         length = lengths.get((one.setting, one.batch))
-        if one.cycle is None or length is None:
+        if one.cycle is None or length is None or min(length.value, one.cycle.p50_ms.value) <= 0:
             continue
         found.append(_verdict(one, length, one.cycle.p50_ms, one.total_ms / all_ms, baseline))
     return tuple(found)
@@ -325,7 +329,7 @@ def _first(found: Sequence[BatchVerdict], what_if: WhatIf, caps: Sequence[Advice
     best = next((one for one in what_if.best if one.batch == main.batch), None)
     if best is not None and _is_gain(best):
         point = _point_of(what_if, best)
-        change = Change.STEPS if best.setting.steps else Change.OFF
+        change = Change.OFF if best.setting == PLAIN else Change.STEPS
         return Advice(
             change=change,
             batch=main.batch,

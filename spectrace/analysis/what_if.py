@@ -13,7 +13,7 @@ from enum import Enum
 
 import msgspec
 
-from spectrace.analysis.acceptance import Acceptance, Setting, prefix_length
+from spectrace.analysis.acceptance import PLAIN, Acceptance, Setting, prefix_length
 from spectrace.analysis.costs import Stratum
 from spectrace.analysis.estimates import exact, product, total
 from spectrace.analysis.intervals import Estimate
@@ -151,7 +151,7 @@ def points(known: Known) -> tuple[Point, ...]:
     found = [_measured(known, stratum) for stratum in measured.values()]
     if known.plain_ms is not None:
         found.append(_plain(known, known.plain_ms))
-    chain = [setting for setting in measured if setting.topk == 1]
+    chain = [setting for setting in measured if setting.topk == 1 and setting.steps > 0]
     if chain and known.conditional:
         most = max(setting.steps for setting in chain) + BEYOND
         for steps in range(1, most + 1):
@@ -201,9 +201,7 @@ def _measured(known: Known, stratum: Stratum) -> Point:
 
 
 def _plain(known: Known, plain_ms: Estimate) -> Point:
-    point = _point(
-        known, Setting(steps=0, topk=0, draft_tokens=0), exact(1.0), plain_ms, measured=True
-    )
+    point = _point(known, PLAIN, exact(1.0), plain_ms, measured=True)
     return msgspec.structs.replace(point, speed_up=exact(1.0))
 
 
@@ -322,8 +320,10 @@ def gain(new: Point, old: Point) -> Estimate:
 
 def flags(setting: Setting) -> tuple[str, ...]:
     """The options of SGLang's server for a setting; none for plain decode."""
-    if not setting.steps:
+    if setting == PLAIN:
         return ()
+    if not setting.steps:  # drafts that are looked up, as NGRAM's
+        return ("--speculative-num-draft-tokens", str(setting.draft_tokens))
     return (
         "--speculative-num-steps",
         str(setting.steps),

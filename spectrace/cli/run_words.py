@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spectrace.analysis.acceptance import Setting
+from spectrace.analysis.acceptance import PLAIN, Setting
 from spectrace.analysis.costs import PhaseTimes, Stratum
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.run_report import Gap, RunReport
@@ -148,8 +148,10 @@ def percent(estimate: Estimate | None) -> str:
 
 def setting(found: Setting) -> str:
     """A setting in words: `plain decode`, `5 steps`, `3 steps, topk 4, 8 tokens`."""
-    if not found.draft_tokens:
+    if found == PLAIN:
         return "plain decode"
+    if not found.steps:  # drafts that are looked up, as NGRAM's
+        return f"{found.draft_tokens} draft tokens"
     steps = f"{found.steps} step{'' if found.steps == 1 else 's'}"
     if found.topk == 1 and found.draft_tokens == found.steps + 1:
         return steps

@@ -27,6 +27,13 @@ _SPARSE = 64  # numbers for each cycle, above which these are no count
 _ALIKE = {"block": 8, "kind": 3, "steps": 10, "topk": 9, "draft_tokens": 12, "batch": 14}
 _TIMED = {"mode": 2, "timed": 1}
 _OF_ROW = {"correct": 13, "delivered": 13, "overshoot": 1, "health_check": 1}  # correct is one more
+# What a sender can get wrong: times before 1970 or after 2190, phases that end before they begin or
+# last for more than ten days, cycles that take no time.
+SOUND = (
+    "start_ns BETWEEN 0 AND 7_000_000_000_000_000_000 "
+    "AND end_ns BETWEEN start_ns AND start_ns + 1_000_000_000_000_000"
+)
+SOUND_CYCLE = f"{SOUND} AND end_ns > start_ns"
 _DECODING = tuple(KINDS.index(kind) for kind in (CycleKind.SPECULATIVE, CycleKind.DECODE))
 
 
@@ -110,7 +117,8 @@ class Counting:
         for name in self._names:
             columns = self._database.columns(
                 "SELECT group_name, min(number) AS first_n, max(number) AS last_n, "
-                f"count(*) AS versions FROM {name}.cycles WHERE run_id = ? GROUP BY group_name",
+                f"count(*) AS versions FROM {name}.cycles WHERE run_id = ? AND number >= 0 "
+                "GROUP BY group_name",
                 [self._run_id],
             )
             for one in map(Group, *(columns[key].tolist() for key in columns)):
@@ -128,9 +136,9 @@ class Counting:
         found: set[int] = set()
         for name in self._names:
             columns = self._database.columns(
-                f"SELECT DISTINCT number FROM {name}.cycles "
-                "WHERE run_id = ? AND group_name = ? AND number < ? ORDER BY number LIMIT ?",
-                [self._run_id, group.name, group.first_n + 1000, WARM_UP_CYCLES + 1],
+                f"SELECT DISTINCT number FROM {name}.cycles WHERE run_id = ? AND group_name = ? "
+                "AND number BETWEEN ? AND ? ORDER BY number LIMIT ?",
+                [self._run_id, group.name, group.first_n, group.first_n + 999, WARM_UP_CYCLES + 1],
             )
             found.update(columns["number"].tolist())
         first = sorted(found)[: WARM_UP_CYCLES + 1]
@@ -147,7 +155,7 @@ class Counting:
         """Notes which of these ids are older versions of cycles; whether there are any."""
         columns = self._database.columns(
             f"SELECT id, number FROM {name}.cycles "
-            "WHERE run_id = ? AND group_name = ? AND id BETWEEN ? AND ?",
+            "WHERE run_id = ? AND group_name = ? AND number >= 0 AND id BETWEEN ? AND ?",
             [self._run_id, group.name, low, high],
         )
         older = seen.older(columns["id"], columns["number"])
@@ -169,7 +177,7 @@ class Counting:
         return (
             f"SELECT id, {_packed(_ALIKE, fields)} AS alike, number, end_ns - start_ns AS took_ns, "
             f"has_requests FROM {name}.cycles WHERE run_id = '{run_id}' AND group_name = $3 "
-            f"AND number >= {warm_until} AND id BETWEEN $1 AND $2{but}"
+            f"AND number >= {warm_until} AND id BETWEEN $1 AND $2 AND {SOUND_CYCLE}{but}"
         )
 
     def _cycles_query(self, name: str, chosen: str, low: int, high: int) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spectrace.measures import KINDS, LANES, MODES, NONE, PHASES
 from spectrace.store.columns import Batch
-from spectrace.store.counting import Group, code
+from spectrace.store.counting import SOUND, SOUND_CYCLE, Group, code
 from spectrace.store.database import Database
 from spectrace.store.windows import Window
 
@@ -65,7 +65,7 @@ class Sampling:
         for name in self._names:
             columns = self._database.columns(
                 f"SELECT number, max(id) AS id FROM {name}.cycles WHERE run_id = ? "
-                "AND group_name = ? AND number BETWEEN ? AND ? GROUP BY number",
+                f"AND group_name = ? AND number BETWEEN ? AND ? AND {SOUND_CYCLE} GROUP BY number",
                 [
                     self._run_id,
                     self._groups[window.group].name,
@@ -82,7 +82,8 @@ class Sampling:
                 table: self._database.columns(
                     f"SELECT {self._columns(name, table, number, window.group)} "
                     f"FROM {name}.{'requests' if table == 'rows' else table} "
-                    "WHERE id BETWEEN ? AND ? AND id IN (SELECT unnest(?::BIGINT[]))",
+                    "WHERE id BETWEEN ? AND ? AND id IN (SELECT unnest(?::BIGINT[]))"
+                    f"{f' AND {SOUND}' if table == 'phases' else ''}",
                     [ids[0], ids[-1], ids],
                 )
                 for table in ("cycles", "ranks", "phases", "rows")
