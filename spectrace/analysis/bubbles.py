@@ -288,6 +288,7 @@ class _Rank:
         wanted = (CycleKind.SPECULATIVE, CycleKind.DECODE) if kind is None else (kind,)
         of_kind = np.isin(measures.cycles["kind"], [KINDS.index(each) for each in wanted])
         self.counted = of_kind & measures.cycles["timed"].astype(np.bool_) & self.whole & follows
+        self.counted &= measures.cycles["end_ns"] > measures.cycles["start_ns"]
 
     def problem(self) -> str:
         """Why no cycle can be judged."""
