@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -73,14 +74,65 @@ def ratio(tops: Values, bottoms: Values, confidence: float) -> Estimate:
         bottoms: Sum of the lower one, in all blocks together not 0.
         confidence: Such as 0.95.
     """
+    mean = block_mean(tops, bottoms)
+    if not mean.freedom:
+        return Estimate(value=mean.value, low=None, high=None)
+    reach = t_quantile(0.5 + confidence / 2, mean.freedom) * mean.error
+    return Estimate(value=mean.value, low=max(0.0, mean.value - reach), high=mean.value + reach)
+
+
+class BlockMean(NamedTuple):
+    """A ratio of sums over blocks with its standard error, to be held against another one.
+
+    Attributes:
+        value: The ratio.
+        error: Its standard error; infinite where there is one block.
+        freedom: Degrees of freedom of the error.
+    """
+
+    value: float
+    error: float
+    freedom: int
+
+
+def block_mean(tops: Values, bottoms: Values) -> BlockMean:
+    """As `ratio`, for what may be negative too."""
     value = float(tops.sum() / bottoms.sum())
-    blocks = len(tops)
+    return mean_of_rests(value, tops - value * bottoms, float(bottoms.sum()))
+
+
+def mean_of_rests(value: float, rests: Values, whole: float) -> BlockMean:
+    """A ratio whose error is told from what is left in each block.
+
+    Args:
+        value: The ratio.
+        rests: By how much the blocks' upper sums differ from the ratio times their lower ones,
+            which is 0 in all of them together.
+        whole: The lower sum of all blocks.
+    """
+    blocks = len(rests)
     if blocks < _FEWEST_BLOCKS:
+        return BlockMean(value, math.inf, 0)
+    variance = blocks / (blocks - 1) * float((rests**2).sum()) / whole**2
+    return BlockMean(value, math.sqrt(variance), blocks - 1)
+
+
+def excess_of(one: BlockMean, other: BlockMean, confidence: float) -> Estimate:
+    """By how much one mean exceeds another, where their errors are independent.
+
+    Welch, "The generalization of Student's problem when several different population variances
+    are involved", Biometrika 34 (1947); the degrees of freedom are rounded down.
+    """
+    value = one.value - other.value
+    if not (one.freedom and other.freedom):
         return Estimate(value=value, low=None, high=None)
-    rests = tops - value * bottoms
-    variance = blocks / (blocks - 1) * float((rests**2).sum()) / float(bottoms.sum()) ** 2
-    reach = t_quantile(0.5 + confidence / 2, blocks - 1) * math.sqrt(variance)
-    return Estimate(value=value, low=max(0.0, value - reach), high=value + reach)
+    squares = one.error**2, other.error**2
+    parts = squares[0] ** 2 / one.freedom + squares[1] ** 2 / other.freedom
+    if not parts:
+        return Estimate(value=value, low=value, high=value)
+    freedom = max(1, math.floor(sum(squares) ** 2 / parts))
+    reach = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(sum(squares))
+    return Estimate(value=value, low=value - reach, high=value + reach)
 
 
 def quantile(

@@ -1,6 +1,15 @@
-"""What speculation must reach to pay."""
+"""What speculation must reach to pay, what it brings, and what a change can bring at most.
+
+t0 is the time of a plain decode, C that of a cycle, both of the same batch size, L the tokens that
+a request gets from a cycle.
+"""
 
 from __future__ import annotations
+
+from spectrace.analysis.estimates import mapped, product
+from spectrace.analysis.intervals import Estimate
+
+_MS_PER_S = 1e3
 
 
 def break_even(cycle_ms: float, plain_decode_ms: float) -> float:
@@ -19,3 +28,40 @@ def break_even(cycle_ms: float, plain_decode_ms: float) -> float:
     if plain_decode_ms <= 0:
         raise ValueError(f"a plain decode of {plain_decode_ms} ms cannot be compared with")
     return cycle_ms / plain_decode_ms
+
+
+def speed_up(accept_length: Estimate, cycle_ms: Estimate, plain_decode_ms: Estimate) -> Estimate:
+    """How many times faster than plain decode: S = L t0 / C.
+
+    Raises:
+        ValueError: A value is not positive.
+    """
+    return product([accept_length, plain_decode_ms], [cycle_ms])
+
+
+def throughput(accept_length: Estimate, cycle_ms: Estimate, batch: int) -> Estimate:
+    """Tokens per second of all requests together: b L / C.
+
+    Raises:
+        ValueError: A value is not positive.
+    """
+    return mapped(product([accept_length], [cycle_ms]), lambda value: value * batch * _MS_PER_S)
+
+
+def wasted_verify(tokens_per_cycle: float, draft_tokens: int) -> float:
+    """The share of verified tokens that nobody got: 1 - L / n, from 0 to 1."""
+    return 1 - tokens_per_cycle / draft_tokens
+
+
+def padding_waste(batch: int, padded_batch: int) -> float:
+    """The share of a graph that ran for nobody, its batch being smaller than it was made for."""
+    return (padded_batch - batch) / padded_batch
+
+
+def cap(cycle_ms: float, saved_ms: float) -> float | None:
+    """The gain in throughput where a cycle takes so much less, as a share: D / (C - D).
+
+    None where nothing of the cycle would be left.
+    """
+    rest_ms = cycle_ms - saved_ms
+    return saved_ms / rest_ms if rest_ms > 0 else None

@@ -112,7 +112,7 @@ class Launched:
     def _is_gone(self, within_s: float) -> bool:
         """Waits until no process of its group is left; gives whether that came to be."""
         deadline = time.monotonic() + within_s
-        while self.exit_code is None or any(_is_of(self.pid, p) for p in psutil.process_iter()):
+        while self.exit_code is None or _has_members(self.pid):
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_S)
@@ -124,6 +124,53 @@ class Launched:
             return [root, *root.children(recursive=True)]
         except psutil.Error:
             return []
+
+
+def end_what_was_left(pid: int, created_s: float, grace_s: float = 10.0) -> bool:
+    """Ends a server that a spectrace had started which was killed.
+
+    Args:
+        pid: What `Launched.pid` was.
+        created_s: When that process was created, as psutil says: another one may have its id now.
+        grace_s: How long it has to end by itself, and then by force.
+
+    Returns:
+        Whether it was there.
+
+    Raises:
+        SpectraceError: It does not end.
+    """
+    try:
+        leader = psutil.Process(pid)
+        if leader.create_time() != created_s:
+            return False
+    except psutil.Error:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    if not _group_ends(pid, grace_s):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        if not _group_ends(pid, grace_s):
+            raise SpectraceError(
+                f"The server that was left running does not end: end process {pid} yourself."
+            )
+    return True
+
+
+def _group_ends(group: int, within_s: float) -> bool:
+    """Waits until no process of a group is left; gives whether that came to be."""
+    deadline_s = time.monotonic() + within_s
+    while _has_members(group):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _has_members(group: int) -> bool:
+    """Whether a process group has a process that has not ended."""
+    return any(_is_of(group, process) for process in psutil.process_iter())
 
 
 def _is_of(group: int, process: psutil.Process) -> bool:

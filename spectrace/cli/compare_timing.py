@@ -15,7 +15,6 @@ from typing import Annotated, Any, Protocol, TextIO
 import msgspec
 import typer
 from rich.console import Console
-from rich.status import Status
 
 from spectrace.analysis.timing_report import Comparison
 from spectrace.attach import modes, ring_file
@@ -28,6 +27,7 @@ from spectrace.cli.attach import SERVER_DIED, find
 from spectrace.cli.figures import removal_lines, stall_lines
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption, duration_option
+from spectrace.cli.progress import progress_on
 from spectrace.cli.report import removal_of
 from spectrace.cli.stopping import Stop, stop_on_signals
 from spectrace.cli.timing_page import page
@@ -117,53 +117,6 @@ def page_of(result: TimingResult) -> str:
     return page(result.comparison, server, msgspec.json.encode(result))
 
 
-class LineProgress:
-    """Sentences, one line each; nothing in between.
-
-    Args:
-        console: Where to print.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def note(self, text: str) -> None:
-        """Prints it as it is."""
-        folds = self.console.is_terminal
-        self.console.print(text, markup=False, highlight=False, soft_wrap=not folds)
-
-    def at(self, text: str) -> None:
-        """Nothing: a log has no place for it."""
-
-    def round(self, text: str) -> None:
-        """Prints it."""
-        self.note(text)
-
-    def close(self) -> None:
-        """Nothing is live."""
-
-
-class LiveProgress(LineProgress):
-    """The same, and below it a line that says where it stands.
-
-    Args:
-        console: A terminal.
-    """
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._status = Status("", console=console)
-
-    def at(self, text: str) -> None:
-        """Shows it in place of what stood there."""
-        self._status.update(text)
-        self._status.start()
-
-    def close(self) -> None:
-        """Takes the line away."""
-        self._status.stop()
-
-
 class _Closing(Progress, Protocol):
     def close(self) -> None: ...
 
@@ -244,7 +197,7 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
             raise SpectraceError(f"{html} cannot be written: there is no folder {html.parent}.")
         refuse_existing(html, force=force)
     console = Console(stderr=True) if json else OutputConsole()
-    progress = LiveProgress(console) if console.is_terminal else LineProgress(console)
+    progress = progress_on(console)
     wish = Wish(duration, cycles, precision, plain_decode, seed)
     options = Options(take_control=take_control, method=method)
     with stop_on_signals() as stop:

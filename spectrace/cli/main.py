@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from spectrace import __version__
 from spectrace.cli.attach import attach
+from spectrace.cli.compare import compare
 from spectrace.cli.compare_timing import compare_timing
 from spectrace.cli.detach import detach
 from spectrace.cli.doctor import doctor
@@ -19,9 +20,12 @@ from spectrace.cli.import_ import import_
 from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, refused
+from spectrace.cli.predict import predict
 from spectrace.cli.record import record
+from spectrace.cli.run_report import report
 from spectrace.cli.serve import serve
 from spectrace.cli.status import status
+from spectrace.cli.sweep import sweep
 from spectrace.cli.view import view
 from spectrace.errors import SpectraceError
 
@@ -62,6 +66,10 @@ app.command()(record)
 app.command()(view)
 app.command()(export)
 app.command("import")(import_)
+app.command()(report)
+app.command()(predict)
+app.command()(compare)
+app.command()(sweep)
 
 
 def _print_version(wanted: bool) -> None:

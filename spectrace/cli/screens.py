@@ -93,14 +93,18 @@ class LineScreen:
 
     def ended(self, report: Report) -> None:
         """Says how the session ended and prints its table."""
+        self.say_how_it_ended(report)
+        self.say("")
+        self.say(f"The whole session, {report.summary.window_s:,.1f} s:")
+        self._console.print(self.whole(report), highlight=False)
+
+    def say_how_it_ended(self, report: Report) -> None:
+        """Says why the session ended, and how taking the probe out went."""
         if report.end is not None:
             self.say(_ENDS.get(report.end) or figures.death_line(report))
         if report.end is not End.TAKEN_OUT:
             for line in figures.removal_lines(figures.of_the_living(report)):
                 self.say(line)
-        self.say("")
-        self.say(f"The whole session, {report.summary.window_s:,.1f} s:")
-        self._console.print(self.whole(report), highlight=False)
 
     def whole(self, report: Report) -> RenderableType:
         """The table of the session."""

@@ -70,13 +70,13 @@ def page(found: Comparison, server: str, raw: bytes) -> str:
             *_table(found),
             *_basis(found),
             "</main>",
-            f'<script type="application/json" id="result">{_harmless(raw)}</script>',
+            f'<script type="application/json" id="result">{harmless(raw)}</script>',
             "</body></html>\n",
         )
     )
 
 
-def _harmless(raw: bytes) -> str:
+def harmless(raw: bytes) -> str:
     """JSON that cannot end the element it stands in."""
     return raw.decode().replace("<", "\\u003c")
 
@@ -271,7 +271,7 @@ def _cost(cost: Cost, reach: float, margin: float) -> str:
 
 
 def _axis(start: float, end: float, unit: str) -> str:
-    step = _round_step((end - start) / _TICKS)
+    step = round_step((end - start) / _TICKS)
     decimals = max(0, -math.floor(math.log10(step)))
     first = math.ceil(start / step)
     last = math.floor(end / step)
@@ -285,7 +285,7 @@ def _axis(start: float, end: float, unit: str) -> str:
     return f'<div class="axis">{"".join(marks)}<span style="left:98%">{unit}</span></div>'
 
 
-def _round_step(least: float) -> float:
+def round_step(least: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not less."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)

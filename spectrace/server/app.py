@@ -12,6 +12,8 @@ import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
 from fastapi.sse import EventSourceResponse
 
+from spectrace.analysis.run_report import report
+from spectrace.errors import SpectraceError
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
@@ -29,6 +31,7 @@ MOST_CYCLES = 2000  # of one answer
 MOST_REQUESTS = 500  # likewise
 PAGE_REQUESTS = 100  # of one answer when nobody says how many
 _MOST_NAME = 64
+_MOST_MS = 1e9
 _INT64 = (1 << 63) - 1
 _TRACE_KEY = "^[0-9]{1,19}-[0-9a-f]{32}$"
 _METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -111,6 +114,17 @@ def _api(hub: Hub) -> APIRouter:
         if found is None:
             raise HTTPException(404, f"Cycle {n} is not here, or not any more.")
         return _json(encode_cycle(found))
+
+    @api.get("/runs/{run}/report")
+    def run_report(
+        run: RunId, baseline_ms: Annotated[float | None, Query(gt=0, le=_MOST_MS)] = None
+    ) -> Response:
+        _check_run(hub, run)
+        try:
+            measures = hub.store.measure(run)
+        except SpectraceError as error:
+            raise HTTPException(404, str(error)) from error
+        return _json(msgspec.json.encode(report(measures, plain_ms=baseline_ms)))
 
     @api.get("/requests")
     async def requests() -> Response:

@@ -29,6 +29,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "preserve_insertion_order": False,
 }
+_ROOMY: dict[str, str | bool | int | float | list[str]] = {"threads": 2, "memory_limit": "256MB"}
 _BLOCK_BYTES = 16_384  # DuckDB's smallest: a slice of a few seconds would fill few larger ones
 _STORAGE = "v1.0.0"  # of DuckDB; newer releases read it, older ones read nothing that is newer
 _ORDER = {
@@ -47,6 +48,13 @@ _DEFAULTS = {
 }
 _SHOWN_SPAN = ", ".join(
     _DEFAULTS[column.type].format(column.name) for column in schema.TABLES[_SPANS]
+)
+# By cycle; overshoot and the server's own health checks are in no figure of acceptance.
+_COUNTED_ROWS = (
+    "SELECT id, sum(output_tokens) FILTER (NOT health_check) AS tokens, "
+    "count(*) FILTER (counts) AS verifies, sum(correct_drafts) FILTER (counts) AS correct_drafts "
+    "FROM (SELECT *, correct_drafts IS NOT NULL AND NOT overshoot AND NOT health_check AS counts "
+    "FROM ({})) GROUP BY id"
 )
 _NOT_OURS = "its tables are not those of spectrace"
 
@@ -77,10 +85,12 @@ class Database:
 
     Args:
         directory: Where the files lie, an absolute path.
+        roomy: Nobody waits for this process: it may take two cores and more memory.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+    def __init__(self, directory: Path, *, roomy: bool = False) -> None:
+        settings = _SETTINGS | (_ROOMY if roomy else {})
+        self._connection = duckdb.connect(":memory:", config=settings)
         self._connection.execute(f"SET temp_directory = {_text(directory / 'spill')}")
         self._connection.execute(f"SET allowed_directories = [{_text(directory)}]")
         self._connection.execute("SET enable_external_access = false")
@@ -203,6 +213,39 @@ class Database:
         """The highest id in a file, -1 if it is empty."""
         [(last,)] = self._rows(f"SELECT coalesce(max(id), -1) FROM {name}.cycles", [])
         return int(last)
+
+    def ids(self, name: str) -> tuple[int, int]:
+        """The lowest and the highest id in a file; 0 and -1 if it is empty."""
+        [(low, high)] = self._rows(
+            f"SELECT coalesce(min(id), 0), coalesce(max(id), -1) FROM {name}.cycles", []
+        )
+        return int(low), int(high)
+
+    def has(self, name: str, table: str, column: str) -> bool:
+        """Whether a file has a column of a table: an older one may lack it."""
+        since = {one.name: one.since for one in schema.TABLES[table]}[column]
+        return since <= self._versions[name]
+
+    def columns(self, query: str, parameters: Sequence[Any]) -> Batch:
+        """What a query gives, column by column; NULL must not be among it."""
+        return dict(self._connection.execute(query, parameters).fetchnumpy())
+
+    def note(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Makes a table of rows for the queries that follow, in place of one of that name.
+
+        Args:
+            table: Its name; files are not touched.
+            columns: Names of the columns; the one called `name` holds text, the others whole
+                numbers.
+            rows: The rows.
+        """
+        types = ", ".join(
+            f"{column} {'VARCHAR' if column == 'name' else 'BIGINT'}" for column in columns
+        )
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} ({types})")
+        if rows:
+            kinds = [schema.Column(c, "VARCHAR" if c == "name" else "BIGINT") for c in columns]
+            self._insert(f"temp.{table}", batch(kinds, rows))
 
     def last_place(self, name: str) -> int:
         """The highest place of a span of others in a file, -1 if there is none."""
@@ -369,6 +412,26 @@ class Database:
         every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
         reader: RecordBatchReader = self._connection.sql(every).to_arrow_reader(rows)
         return reader
+
+    def served_of_newest(self, names: Sequence[str]) -> Batch:
+        """Of every cycle that was noted its time and what it gave to requests, by their ends."""
+        every = " UNION ALL ".join(
+            "SELECT c.*, r.mode, r.probe_ns, r.ended_idle, r.incomplete, "
+            "coalesce(q.tokens, 0) AS tokens, coalesce(q.verifies, 0) AS verifies, "
+            "coalesce(q.correct_drafts, 0) AS correct_drafts "
+            f"FROM ({self._newest_of(name, 'cycles')}) c "
+            f"JOIN ({self._newest_of(name, 'ranks')}) r ON r.id = c.id AND r.place = 0 "
+            f"LEFT JOIN ({_COUNTED_ROWS.format(self._newest_of(name, 'requests'))}) q "
+            "ON q.id = c.id"
+            for name in names
+        )
+        return dict(
+            self._connection.execute(
+                "SELECT group_name, kind, batch_size, steps, topk, draft_tokens, start_ns, end_ns, "
+                "mode, probe_ns, ended_idle, incomplete, tokens::BIGINT AS tokens, verifies, "
+                f"correct_drafts::BIGINT AS correct_drafts FROM ({every}) ORDER BY end_ns"
+            ).fetchnumpy()
+        )
 
     def count_newest(self, names: Sequence[str], table: str) -> int:
         """How many rows of a table belong to what was noted."""

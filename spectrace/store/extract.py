@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
+from spectrace.store.columns import Batch
 from spectrace.store.database import Database
 from spectrace.store.recording import files_of
 from spectrace.store.schema import TABLES
@@ -71,6 +72,17 @@ class Extract:
         if name not in TABLES:
             raise KeyError(name)
         return self._database.read_newest(self._names, name, _ROWS)
+
+    def served(self) -> Batch:
+        """Of every cycle its time on the first rank and what it gave to requests, by their ends.
+
+        Returns:
+            Columns of equal length: `group_name`, `kind`, `batch_size`, `steps`, `topk`,
+            `draft_tokens`, `start_ns`, `end_ns`, `mode`, `probe_ns`, `ended_idle`,
+            `incomplete` as in the recording; `tokens` (output, health checks left out),
+            `verifies` and `correct_drafts` (rows that count), 0 where none are known.
+        """
+        return self._database.served_of_newest(self._names)
 
     def rows(self, name: str) -> int:
         """How many rows `table` will give."""

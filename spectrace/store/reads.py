@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
+from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.shelf import Shelf
 from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
@@ -49,6 +50,10 @@ class ShelfReads(ABC):
     def recent(self, run_id: str, seconds: float) -> list[Cycle]:
         """As `CycleSource.recent`."""
         return self._ask(lambda: self._shelf.recent(run_id, seconds))
+
+    def measure(self, run_id: str) -> Measures:
+        """As `CycleSource.measure`."""
+        return self._ask(lambda: self._shelf.measure(run_id))
 
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """As `CycleSource.other_spans`."""

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from spectrace.errors import SpectraceError
+from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.database import Database, Span, log_of
+from spectrace.store.measure import measure
 from spectrace.store.recent import GroupKey
 from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
 
@@ -183,6 +186,12 @@ class Shelf:
             first_n=min((span.first_n for span in spans), default=None),
             last_n=max((span.last_n for span in spans), default=None),
         )
+
+    def measure(self, run_id: str) -> Measures:
+        """As `CycleSource.measure`."""
+        if run_id not in self.known:
+            raise SpectraceError(f"There is no run {run_id} here.")
+        return measure(self.database, [part.name for part in self.slices], self.known[run_id])
 
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """As `CycleSource.other_spans`."""

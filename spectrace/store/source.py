@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 
 PAGE = 200  # cycles that a read gives when nobody says how many
@@ -98,6 +99,13 @@ class CycleSource(Protocol):
 
         The time counts back from the end of the run's newest cycle; cycles that began
         within it are given.
+        """
+
+    def measure(self, run_id: str) -> Measures:
+        """What the statistics of a run rest on.
+
+        Raises:
+            SpectraceError: There is no such run, or it has no cycles.
         """
 
     def other_spans(self, limit: int) -> list[OtherSpan]:

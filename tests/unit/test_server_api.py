@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from spectrace.errors import SpectraceError
+from spectrace.measures import WARM_UP_CYCLES
 from spectrace.server.address import DEFAULT_PORT, listen, resolve
 from spectrace.server.hub import Hub
 from spectrace.server.run import PageServer
@@ -335,3 +336,15 @@ def test_pages_that_are_refused_do_not_shut_out_the_others(tmp_path: Path) -> No
         assert (hub.live.listeners, answers.count(b"HTTP/1.1 200")) == (32, 32)
         for connection in opened:
             connection.close()
+
+
+def test_the_report_of_a_run(tmp_path: Path) -> None:
+    """Is made of what the store holds; a run that is not here, and a time that is none, are not."""
+    with serve(tmp_path) as (server, _, store):
+        [run] = [run.run_id for run in store.runs()]
+        url = f"{server.url}/api/runs/{run}/report"
+        answer = httpx.get(url)
+        assert answer.status_code == 200
+        assert answer.json()["cycles"] == store.stats().cycles - WARM_UP_CYCLES
+        assert httpx.get(url, params={"baseline_ms": "0"}).status_code == 422
+        assert httpx.get(f"{server.url}/api/runs/nobody/report").status_code == 404

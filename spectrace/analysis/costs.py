@@ -1,0 +1,264 @@
+"""What cycles of each setting and batch size take, and their phases, from sampled cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrace.analysis.acceptance import CONFIDENCE, PLAIN, Setting
+from spectrace.analysis.intervals import Estimate, Values, quantile, ratio
+from spectrace.measures import KINDS, LANES, MODES, PHASES, Measures
+from spectrace.model import CycleKind, Lane, PhaseName, TimingMode
+
+FEWEST_CYCLES = 20  # of which a median is given
+_NS_PER_MS = 1e6
+_DECODING = (CycleKind.SPECULATIVE, CycleKind.DECODE)
+_WAITS = (PhaseName.RESOLVE, PhaseName.WAIT)
+_TOP = tuple(name for name in PhaseName if name.parent is None)
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How long something took in ms, over the cycles in which it occurs.
+
+    Attributes:
+        p50_ms: Median.
+        p95_ms: 95th percentile.
+        p99_ms: 99th percentile.
+        cycles: In how many cycles.
+    """
+
+    p50_ms: Estimate
+    p95_ms: Estimate
+    p99_ms: Estimate
+    cycles: int
+
+
+class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """One top-level phase on one lane of the first rank.
+
+    Attributes:
+        name: The phase.
+        lane: Whose time.
+        time: How long it took.
+        share: Its time over that of the cycles on the host, from 0 to 1.
+    """
+
+    name: PhaseName
+    lane: Lane
+    time: Times
+    share: Estimate
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """A cycle in the four parts of the cost model, which add up to it cycle by cycle.
+
+    Attributes:
+        lane: By which clock: the device's where there is one, else the host's.
+        draft_ms: All draft steps, D.
+        verify_ms: V; of plain decode its forward.
+        extend_ms: Draft extend, X.
+        overhead_ms: What is left of the cycle, O.
+        waits_in_verify: By the host's clock, on a host that runs ahead: named waits are counted
+            as verify, for which they wait.
+    """
+
+    lane: Lane
+    draft_ms: Estimate
+    verify_ms: Estimate
+    extend_ms: Estimate
+    overhead_ms: Estimate
+    waits_in_verify: bool
+
+
+class Stratum(msgspec.Struct, frozen=True, kw_only=True):
+    """Cycles that are alike: one setting at one batch size, without sync timing.
+
+    Attributes:
+        setting: The setting; `acceptance.PLAIN` is plain decode.
+        batch: Batch size.
+        cycles: All of the run whose times count.
+        total_ms: Their time.
+        sampled: How many of them were read in full.
+        padded_batch: For which batch size the graph was made that most of them ran, if any.
+        cycle: Their times; None where too few were sampled.
+        parts: The same in parts; None likewise, and where no phases were timed.
+        phases: All top-level phases of both lanes.
+    """
+
+    setting: Setting
+    batch: int
+    cycles: int
+    total_ms: float
+    sampled: int
+    padded_batch: int | None
+    cycle: Times | None
+    parts: Parts | None
+    phases: tuple[PhaseTimes, ...]
+
+
+def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum, ...]:
+    """The speculative and plain decode cycles of a run; what took most time comes first."""
+    counts = measures.cycle_counts
+    here = counts["timed"] & (counts["mode"] != MODES.index(TimingMode.SYNC))
+    here &= np.isin(counts["kind"], [KINDS.index(kind) for kind in _DECODING])
+    names = ("kind", "steps", "topk", "draft_tokens", "batch")
+    keys = np.stack([counts[name][here] for name in names], axis=1)
+    if not len(keys):
+        return ()
+    unique, places = np.unique(keys, axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    cycles, total_ns = (
+        np.bincount(places, weights=counts[name][here], minlength=len(unique))
+        for name in ("cycles", "total_ns")
+    )
+    sampled = _Sampled(measures, confidence)
+    found = []
+    for at, key in enumerate(unique.tolist()):
+        kind, steps, topk, draft_tokens, batch = key
+        speculative = KINDS[kind] is CycleKind.SPECULATIVE
+        setting = Setting(steps=steps, topk=topk, draft_tokens=draft_tokens)
+        found.append(
+            sampled.stratum(
+                setting if speculative else PLAIN,
+                sampled.like(dict(zip(names, key, strict=True))),
+                batch=batch,
+                cycles=int(cycles[at]),
+                total_ms=float(total_ns[at]) / _NS_PER_MS,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.total_ms))
+
+
+class _Sampled:
+    """The sampled cycles whose times count, and their phases in columns."""
+
+    def __init__(self, measures: Measures, confidence: float) -> None:
+        cycles = measures.cycles
+        self._cycles = cycles
+        self._confidence = confidence
+        self._timed = cycles["timed"] & (cycles["mode"] != MODES.index(TimingMode.SYNC))
+        self._took = (cycles["end_ns"] - cycles["start_ns"]) / _NS_PER_MS
+        self._times = {
+            (lane, name): measures.phase_ms(lane, name) for lane in Lane for name in _TOP
+        }
+        self._ahead = _runs_ahead(measures)
+
+    def like(self, key: dict[str, int]) -> NDArray[np.bool_]:
+        """Which sampled cycles have these in common."""
+        here: NDArray[np.bool_] = self._timed.copy()
+        for name, value in key.items():
+            here &= self._cycles[name] == value
+        return here
+
+    def stratum(
+        self,
+        setting: Setting,
+        here: NDArray[np.bool_],
+        *,
+        batch: int,
+        cycles: int,
+        total_ms: float,
+    ) -> Stratum:
+        enough = int(here.sum()) >= FEWEST_CYCLES
+        padded = self._cycles["padded_batch"][here]
+        known = padded[padded >= 0]
+        return Stratum(
+            setting=setting,
+            batch=batch,
+            cycles=cycles,
+            total_ms=total_ms,
+            sampled=int(here.sum()),
+            padded_batch=int(np.bincount(known).argmax()) if len(known) else None,
+            cycle=self._spread(self._took, here) if enough else None,
+            parts=self._parts(here, plain=setting == PLAIN) if enough else None,
+            phases=self._phases(here) if enough else (),
+        )
+
+    def _median(self, values: Values, here: NDArray[np.bool_], part: float) -> Estimate:
+        windows = self._cycles["window"][here].astype(np.intp)
+        return quantile(values[here], np.ones(int(here.sum())), windows, part, self._confidence)
+
+    def _spread(self, values: Values, here: NDArray[np.bool_]) -> Times:
+        p50, p95, p99 = (self._median(values, here, part) for part in (0.5, 0.95, 0.99))
+        return Times(p50_ms=p50, p95_ms=p95, p99_ms=p99, cycles=int(here.sum()))
+
+    def _phases(self, here: NDArray[np.bool_]) -> tuple[PhaseTimes, ...]:
+        found = []
+        for lane in LANES:
+            with_lane = here & self._has(lane)
+            for name in PHASES:
+                if name.parent is not None:
+                    continue
+                times = self._times[lane, name]
+                occurs = with_lane & ~np.isnan(times)
+                if int(occurs.sum()) >= FEWEST_CYCLES:
+                    share = self._share(times, with_lane)
+                    spread = self._spread(times, occurs)
+                    found.append(PhaseTimes(name=name, lane=lane, time=spread, share=share))
+        return tuple(found)
+
+    def _has(self, lane: Lane) -> NDArray[np.bool_]:
+        """Which cycles have any phase on a lane."""
+        found = np.zeros(len(self._took), dtype=np.bool_)
+        for name in _TOP:
+            found |= ~np.isnan(self._times[lane, name])
+        return found
+
+    def _share(self, times: Values, here: NDArray[np.bool_]) -> Estimate:
+        _, places = np.unique(self._cycles["window"][here], return_inverse=True)
+        tops, bottoms = (
+            np.bincount(places, weights=column[here]).astype(np.float64)
+            for column in (np.nan_to_num(times), self._took)
+        )
+        return ratio(tops, bottoms, self._confidence)
+
+    def _parts(self, here: NDArray[np.bool_], *, plain: bool) -> Parts | None:
+        lane = Lane.DEVICE
+        if int((here & self._has(lane)).sum()) < FEWEST_CYCLES:
+            lane = Lane.HOST
+        here = here & self._has(lane)
+        if int(here.sum()) < FEWEST_CYCLES:
+            return None
+        waits = lane is Lane.HOST and bool(self._ahead[here].mean() > 0.5)  # noqa: PLR2004 - most
+        column = self._columns(lane, plain=plain, waits=waits)
+        rest = self._took - sum(column.values(), np.zeros_like(self._took))
+        return Parts(
+            lane=lane,
+            draft_ms=self._median(column["draft"], here, 0.5),
+            verify_ms=self._median(column["verify"], here, 0.5),
+            extend_ms=self._median(column["extend"], here, 0.5),
+            overhead_ms=self._median(rest, here, 0.5),
+            waits_in_verify=waits,
+        )
+
+    def _columns(self, lane: Lane, *, plain: bool, waits: bool) -> dict[str, Values]:
+        def of(*names: PhaseName) -> Values:
+            times = np.stack([self._times[lane, name] for name in names])
+            return np.asarray(np.nansum(times, axis=0), dtype=np.float64)
+
+        target = (PhaseName.FORWARD, PhaseName.VERIFY) if plain else (PhaseName.VERIFY,)
+        return {
+            "draft": of(PhaseName.DRAFT),
+            "verify": of(*target, *(_WAITS if waits else ())),
+            "extend": of(PhaseName.DRAFT_EXTEND),
+        }
+
+
+def _runs_ahead(measures: Measures) -> NDArray[np.bool_]:
+    """In which sampled cycles the first rank worked on the results of an earlier one."""
+    phases, cycles = measures.phases, measures.cycles
+    late = (phases["place"] == 0) & (phases["lane"] == LANES.index(Lane.HOST))
+    late &= phases["of_cycle"] < cycles["number"][phases["cycle"]]
+    found = np.zeros(len(cycles["number"]), dtype=np.bool_)
+    found[phases["cycle"][late]] = True
+    return found
+
+
+def largest(
+    found: tuple[Stratum, ...], wanted: Callable[[Stratum], bool] = lambda _: True
+) -> Stratum | None:
+    """The stratum that took most of the run's time, among those that are wanted."""
+    return next((one for one in found if wanted(one)), None)

@@ -1,0 +1,331 @@
+"""Puts together what can be said of one run: the verdict, and everything that it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+import numpy as np
+
+from spectrace.analysis.acceptance import (
+    CONFIDENCE,
+    PLAIN,
+    Acceptance,
+    Setting,
+    acceptance,
+    blocks_of,
+    per_verify,
+)
+from spectrace.analysis.bubbles import Bubbles, bubbles
+from spectrace.analysis.costs import Stratum, strata
+from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.rank_skew import Skew, skew
+from spectrace.analysis.verdict import Baseline, Source, Verdict, baseline_of, by_batch, verdict
+from spectrace.analysis.verify_cost import (
+    GraphStep,
+    Shape,
+    VerifyFit,
+    VerifyPoint,
+    fit,
+    graph_steps,
+)
+from spectrace.analysis.what_if import (
+    Known,
+    Point,
+    WhatIf,
+    best,
+    crossover,
+    points,
+    pooled_chances,
+)
+from spectrace.measures import KINDS, MODES, NONE, LeftOut, Measures
+from spectrace.model import CycleKind, Lane, Run, TimingMode
+
+HIDDEN = "…"
+_SECRET = re.compile(r"key|token\b|secret|password|auth", re.IGNORECASE)
+_FEW_WINDOWS = 5
+_SPECULATIVE = KINDS.index(CycleKind.SPECULATIVE)
+
+
+class Gap(str, Enum):
+    """What is not known, and why.
+
+    `no_speculation`: no cycle speculated. `too_few`: too few cycles to give times. `few_windows`:
+    so few stretches that intervals are wide. `no_baseline`: plain decode was not measured.
+    `baseline_elsewhere`: it was, at other batch sizes alone. `no_device`: there is no device lane.
+    `waits_in_verify`: by the host's clock alone, on a host that runs ahead. `one_width`: verify was
+    seen with one number of tokens alone. `one_batch`: one batch size alone. `tree`: drafts form
+    trees, of which other shapes cannot be predicted. `sampled`: cycles in between are missing.
+    `sync_left_out`: cycles in sync timing are in none of the times. `no_results`: of some cycles
+    no results came.
+    """
+
+    NO_SPECULATION = "no_speculation"
+    TOO_FEW = "too_few"
+    FEW_WINDOWS = "few_windows"
+    NO_BASELINE = "no_baseline"
+    BASELINE_ELSEWHERE = "baseline_elsewhere"
+    NO_DEVICE = "no_device"
+    WAITS_IN_VERIFY = "waits_in_verify"
+    ONE_WIDTH = "one_width"
+    ONE_BATCH = "one_batch"
+    TREE = "tree"
+    SAMPLED = "sampled"
+    SYNC_LEFT_OUT = "sync_left_out"
+    NO_RESULTS = "no_results"
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be said of one run.
+
+    Attributes:
+        run: The run.
+        confidence: Of every interval.
+        cycles: Cycles that count, of any kind.
+        cycles_by_kind: The same by kind.
+        duration_s: From the first sampled cycle to the last.
+        sampled_cycles: Cycles that were read in full.
+        windows: Stretches of them that follow each other.
+        modes: How cycles were timed.
+        verdict: Whether speculation pays, and what to change.
+        acceptance: By setting, the one with the most verifies first.
+        strata: Cycles that are alike and what they take, the largest first.
+        baseline: Of plain decode; None where that is not known.
+        verify: Its cost at each batch size.
+        graph_steps: Where it costs more because a batch needs the next graph.
+        what_if: Other numbers of steps.
+        gaps: What is not known.
+        left_out: What is in none of the figures.
+        bubbles: When the device of the first rank ran nothing, and why.
+        skew: How far the ranks of the first group lie apart.
+        sentences: All that in plain words.
+    """
+
+    run: Run
+    confidence: float
+    cycles: int
+    cycles_by_kind: dict[str, int]
+    duration_s: float
+    sampled_cycles: int
+    windows: int
+    modes: tuple[TimingMode, ...]
+    verdict: Verdict
+    acceptance: tuple[Acceptance, ...]
+    strata: tuple[Stratum, ...]
+    baseline: Baseline | None
+    verify: tuple[VerifyFit, ...]
+    graph_steps: tuple[GraphStep, ...]
+    what_if: WhatIf
+    gaps: tuple[Gap, ...]
+    left_out: LeftOut
+    bubbles: Bubbles = Bubbles()
+    skew: Skew = Skew()
+    sentences: tuple[str, ...] = ()
+
+
+def report(
+    measures: Measures,
+    *,
+    baseline: Baseline | None = None,
+    plain_ms: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> RunReport:
+    """Everything that can be said of a run.
+
+    Args:
+        measures: What was read of it.
+        baseline: Plain decode of another run.
+        plain_ms: A plain decode at the batch size that took most of the time, as a person says.
+        confidence: Of every interval.
+    """
+    found = strata(measures, confidence)
+    chosen = _baseline(found, baseline, plain_ms)
+    lengths = _lengths(measures, confidence)
+    accepted = acceptance(measures, confidence) if _speculates(measures) else ()
+    verdicts = by_batch(found, lengths, chosen)
+    fits = _fits(found, chosen)
+    judged = {(one.setting, one.batch) for one in verdicts}
+    usable = [one for one in found if (one.setting, one.batch) in judged]
+    what_if = _what_if(usable, lengths, accepted, fits, chosen)
+    counts, cycles = measures.cycle_counts, measures.cycles
+    whole = verdict(verdicts, found, what_if)
+    return RunReport(
+        run=without_secrets(measures.run),
+        confidence=confidence,
+        cycles=measures.total_cycles,
+        cycles_by_kind={
+            kind.value: int(counts["cycles"][counts["kind"] == at].sum())
+            for at, kind in enumerate(KINDS)
+            if (counts["kind"] == at).any()
+        },
+        duration_s=float(np.ptp(cycles["start_ns"])) / 1e9 if len(cycles["start_ns"]) else 0.0,
+        sampled_cycles=len(cycles["number"]),
+        windows=len(np.unique(cycles["window"])),
+        modes=tuple(mode for at, mode in enumerate(MODES) if (counts["mode"] == at).any()),
+        verdict=whole,
+        acceptance=accepted,
+        strata=found,
+        baseline=chosen,
+        verify=fits,
+        graph_steps=graph_steps(_verify_points(found)),
+        what_if=what_if,
+        gaps=tuple(_gaps(measures, found, chosen, whole, fits)),
+        left_out=measures.left_out,
+        bubbles=bubbles(measures),
+        skew=skew(measures),
+    )
+
+
+def without_secrets(run: Run) -> Run:
+    """The same run without what its command line keeps secret: a report is pasted elsewhere."""
+    shown = []
+    hide = False
+    for word in run.command:
+        name, given, _ = word.partition("=")
+        secret = name.startswith("-") and bool(_SECRET.search(name))
+        shown.append(HIDDEN if hide else f"{name}={HIDDEN}" if secret and given else word)
+        hide = secret and not given
+    return msgspec.structs.replace(run, command=tuple(shown))
+
+
+def _speculates(measures: Measures) -> bool:
+    rows = measures.row_counts
+    return bool(((rows["kind"] == _SPECULATIVE) & (rows["correct"] != NONE)).any())
+
+
+def _baseline(
+    found: Sequence[Stratum], other: Baseline | None, plain_ms: float | None
+) -> Baseline | None:
+    """What a person said counts before another run, and that before the run itself."""
+    if plain_ms is not None:
+        main = next((one for one in found if one.setting != PLAIN), None)
+        batch = 1 if main is None else main.batch
+        given = Estimate(value=plain_ms, low=plain_ms, high=plain_ms)
+        return Baseline(source=Source.GIVEN, times_ms={batch: given})
+    return other or baseline_of(found, Source.RUN)
+
+
+def _lengths(measures: Measures, confidence: float) -> dict[tuple[Setting, int], Estimate]:
+    """Tokens that a request gets from a cycle, by setting and batch size."""
+    rows = measures.row_counts
+    here = (rows["kind"] == _SPECULATIVE) & (rows["correct"] != NONE)
+    names = ("steps", "topk", "draft_tokens", "batch")
+    keys = np.stack([rows[name] for name in names], axis=1)
+    found = {}
+    for key in np.unique(keys[here], axis=0).tolist():
+        same = here & (keys == key).all(axis=1)
+        part = {name: column[same] for name, column in rows.items()}
+        setting = Setting(steps=key[0], topk=key[1], draft_tokens=key[2])
+        found[setting, key[3]] = per_verify(part["delivered"], part, blocks_of(part), confidence)
+    return found
+
+
+def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
+    return [
+        VerifyPoint(
+            tokens=one.setting.draft_tokens,
+            batch=one.batch,
+            verify_ms=one.parts.verify_ms,
+            padded_batch=one.padded_batch,
+        )
+        for one in found
+        if one.setting != PLAIN and one.parts is not None
+    ]
+
+
+def _fits(found: Sequence[Stratum], baseline: Baseline | None) -> tuple[VerifyFit, ...]:
+    """The cost of verify at each batch size; of settings with as many tokens the largest counts."""
+    by_size: dict[int, dict[int, VerifyPoint]] = {}
+    for point in _verify_points(found):
+        by_size.setdefault(point.batch, {}).setdefault(point.tokens, point)
+    fits = []
+    for batch, tokens in sorted(by_size.items()):
+        plain = _plain_forward(found, batch)
+        if plain is None and baseline is not None and (known := baseline.at(batch)) is not None:
+            plain = known[0]
+        fits.append(fit(list(tokens.values()), plain))
+    return tuple(fits)
+
+
+def _plain_forward(found: Sequence[Stratum], batch: int) -> Estimate | None:
+    """The forward of plain decode alone, by the same clock as verify."""
+    return next(
+        (
+            one.parts.verify_ms
+            for one in found
+            if one.setting == PLAIN and one.batch == batch and one.parts is not None
+        ),
+        None,
+    )
+
+
+def _what_if(
+    usable: Sequence[Stratum],
+    lengths: dict[tuple[Setting, int], Estimate],
+    accepted: Sequence[Acceptance],
+    fits: Sequence[VerifyFit],
+    baseline: Baseline | None,
+) -> WhatIf:
+    every: list[Point] = []
+    chosen = []
+    now = []
+    chances = pooled_chances(accepted)
+    for one in fits:
+        here = tuple(stratum for stratum in usable if stratum.batch == one.batch)
+        if not here:
+            continue
+        plain = None if baseline is None else baseline.at(one.batch)
+        known = Known(
+            batch=one.batch,
+            current=here[0].setting,
+            strata=here,
+            lengths={s.setting: lengths[s.setting, s.batch] for s in here},
+            conditional=chances,
+            fit=one,
+            plain_ms=None if plain is None else plain[0],
+        )
+        of_batch = points(known)
+        every += of_batch
+        now += [point for point in of_batch if point.setting == known.current]
+        top = best(of_batch, known.current)
+        chosen += [] if top is None else [top]
+    batch, clear = crossover(now)
+    return WhatIf(
+        points=tuple(every), best=tuple(chosen), crossover_batch=batch, crossover_clear=clear
+    )
+
+
+def _gaps(
+    measures: Measures,
+    found: Sequence[Stratum],
+    baseline: Baseline | None,
+    whole: Verdict,
+    fits: Sequence[VerifyFit],
+) -> list[Gap]:
+    speculative = [one for one in found if one.setting != PLAIN]
+    known = [one for one in speculative if one.parts is not None]
+    facts = {
+        Gap.NO_SPECULATION: not _speculates(measures),
+        Gap.TOO_FEW: bool(speculative) and not any(one.cycle for one in speculative),
+        Gap.FEW_WINDOWS: len(np.unique(measures.cycles["window"])) < _FEW_WINDOWS,
+        Gap.NO_BASELINE: baseline is None,
+        Gap.BASELINE_ELSEWHERE: baseline is not None
+        and bool(whole.by_batch)
+        and whole.by_batch[0].plain_ms is None,
+        Gap.NO_DEVICE: bool(known)
+        and all(one.parts is not None and one.parts.lane is Lane.HOST for one in known),
+        Gap.WAITS_IN_VERIFY: any(
+            one.parts is not None and one.parts.waits_in_verify for one in known
+        ),
+        Gap.ONE_WIDTH: bool(fits) and all(one.shape is Shape.UNKNOWN for one in fits),
+        Gap.ONE_BATCH: len({one.batch for one in speculative}) == 1,
+        Gap.TREE: any(one.setting.topk > 1 for one in speculative),
+        Gap.SAMPLED: measures.numbers_step > 1,
+        Gap.SYNC_LEFT_OUT: bool(
+            (measures.cycle_counts["mode"] == MODES.index(TimingMode.SYNC)).any()
+        ),
+        Gap.NO_RESULTS: measures.left_out.unknown_cycles > 0,
+    }
+    return [gap for gap, holds in facts.items() if holds]

@@ -1,0 +1,220 @@
+"""`spectrace report` and `spectrace predict`: what they write, of recordings of known content."""
+
+from __future__ import annotations
+
+import json
+import socket
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from spectrace.cli.main import app
+from spectrace.errors import SpectraceError
+from spectrace.model import Cycle, CycleKind, PhaseName, RequestRow
+from spectrace.server.open import open_page_of_recording
+from tests.helpers import long_recording
+from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
+
+FIRST = 10  # behind ten of warm-up
+
+
+def plain(number: int) -> Cycle:
+    """A plain decode that took half as long."""
+    cycle = cycle_of(number, 1)
+    [rank] = cycle.ranks
+    end_ns = rank.start_ns + CYCLE_NS // 2
+    phase = replace(rank.phases[0], name=PhaseName.FORWARD, end_ns=end_ns)
+    return replace(
+        cycle,
+        kind=CycleKind.DECODE,
+        steps=0,
+        topk=0,
+        draft_tokens=0,
+        ranks=(replace(rank, phases=(phase,), end_ns=end_ns),),
+        requests=tuple(
+            RequestRow(request_id=f"r{row}", correct_drafts=None, output_tokens=1) for row in (2, 3)
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 speculative cycles of 10 ms and 3.5 tokens, 100 plain ones of 5 ms."""
+    cycles = [cycle_of(number, 1) for number in range(FIRST + 200)]
+    cycles += [plain(number) for number in range(FIRST + 200, FIRST + 300)]
+    command = ("python", "-m", "sglang.launch_server", "--api-key", "s3cr3t|<b>")
+    run = replace(run_of(1), command=command)
+    return record(tmp_path_factory.mktemp("report") / "run.spectrace", cycles, run)
+
+
+def said(*arguments: object) -> str:
+    """What a command writes."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_json_has_the_verdict(recording: Path) -> None:
+    """3.5 tokens in the time of two plain decodes: 1.75 times as fast."""
+    found = json.loads(said("report", recording, "--json"))
+    assert found["verdict"]["answer"] == "pays"
+    assert found["verdict"]["speed_up"]["value"] == pytest.approx(1.75, rel=0.001)
+    [main] = found["verdict"]["by_batch"]
+    assert main["break_even"]["value"] == pytest.approx(2.0, rel=0.001)
+    assert main["tokens_per_cycle"]["value"] == pytest.approx(3.5)
+    assert found["cycles_by_kind"] == {"speculative": 200, "decode": 100}
+    assert found["sentences"][0].startswith("Speculation pays: 1.75")
+
+
+def test_positions_of_two_and_three_correct_drafts(recording: Path) -> None:
+    """All reach the third, half pass it, none the fourth."""
+    found = json.loads(said("report", recording, "--json"))["acceptance"][0]
+    assert [one["conditional"]["value"] for one in found["positions"]] == [1.0, 1.0, 0.5, 0.0]
+    assert found["histogram"] == [0, 0, 200, 200, 0, 0]
+
+
+def test_the_terminal_says_the_answer_first(recording: Path) -> None:
+    """Then where a cycle goes, acceptance, and what other settings would give."""
+    text = said("report", recording)
+    assert text.startswith("Speculation pays: 1.75 \u00d7 plain decode")
+    for title in ("Where a cycle goes", "Acceptance by position", "What other settings would give"):
+        assert title in text
+
+
+def test_a_baseline_that_a_person_gives(recording: Path) -> None:
+    """With a plain decode of 2 ms break-even is 5, and speculation does not pay."""
+    found = json.loads(said("report", recording, "--json", "--baseline-ms", "2"))
+    assert found["verdict"]["by_batch"][0]["break_even"]["value"] == pytest.approx(5.0, rel=0.001)
+    assert found["verdict"]["answer"] == "loses"
+
+
+def test_a_baseline_from_another_recording(recording: Path, tmp_path: Path) -> None:
+    """The same figures as from the run's own."""
+    alone = record(tmp_path / "alone.spectrace", [cycle_of(number, 1) for number in range(210)])
+    found = json.loads(said("report", alone, "--json", "--baseline", recording))
+    assert found["baseline"]["source"] == "recording"
+    assert found["verdict"]["speed_up"]["value"] == pytest.approx(1.75, rel=0.001)
+    unknown = json.loads(said("report", alone, "--json"))
+    assert unknown["verdict"]["answer"] == "unknown"
+    assert "no_baseline" in unknown["gaps"]
+
+
+def test_markdown_can_be_pasted(recording: Path) -> None:
+    """Tables with as many cells in every row, versions and settings, and no secret."""
+    text = said("report", recording, "--markdown")
+    assert text.startswith("## Speculation pays: 1.75")
+    assert "sglang 0.5.23" in text
+    assert "--api-key" in text
+    assert "s3cr3t" not in text
+    for block in text.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        assert len({line.count("|") - line.count("\\|") for line in lines}) <= 1
+
+
+class _Outline(HTMLParser):
+    """What a page asks of elsewhere, and whether all that is opened is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.asks: list[str] = []
+        self.unbalanced = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes an element."""
+        self.asks += [value or "" for name, value in attrs if name in {"src", "href"}]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element without content."""
+
+    def handle_endtag(self, tag: str) -> None:
+        """Notes its end."""
+        self.unbalanced |= not self.open or self.open.pop() != tag
+
+
+def test_the_page_needs_nothing_else(recording: Path, tmp_path: Path) -> None:
+    """One file, mode 0600, whose pictures are well-formed and whose data is the JSON."""
+    path = tmp_path / "report.html"
+    said("report", recording, "--html", path)
+    text = path.read_text("utf-8")
+    outline = _Outline()
+    outline.feed(text)
+    assert not outline.asks
+    assert not outline.unbalanced
+    assert not outline.open
+    assert path.stat().st_mode & 0o777 == 0o600
+    pictures = [part.split("</svg>")[0] + "</svg>" for part in text.split("<svg")[1:]]
+    assert len(pictures) >= 3
+    for picture in pictures:
+        ET.fromstring(f"<svg{picture}")  # noqa: S314 - our own text
+    raw = text.split('id="result">')[1].split("</script>")[0]
+    assert json.loads(raw)["verdict"]["answer"] == "pays"
+    assert "s3cr3t" not in text
+
+
+def test_a_page_is_not_replaced_unless_told_so(recording: Path, tmp_path: Path) -> None:
+    """Nor is a report made for nothing."""
+    path = tmp_path / "report.html"
+    path.write_text("mine")
+    with pytest.raises(SpectraceError, match="-f"):
+        said("report", recording, "--html", path)
+    assert path.read_text() == "mine"
+
+
+def test_a_run_is_chosen_by_its_id(recording: Path) -> None:
+    """One that is not there is named, with those that are."""
+    assert json.loads(said("report", recording, "--json", "--run", run_of().run_id[:6]))
+    with pytest.raises(SpectraceError, match=f"has no run ffff.*{run_of().run_id[:8]}"):
+        said("report", recording, "--run", "ffff")
+
+
+def test_two_formats_at_once_are_refused(recording: Path) -> None:
+    """As are two baselines."""
+    with pytest.raises(SpectraceError, match="--markdown"):
+        said("report", recording, "--json", "--markdown")
+    with pytest.raises(SpectraceError, match="--baseline-ms"):
+        said("report", recording, "--baseline", recording, "--baseline-ms", "3")
+
+
+def test_a_prediction_is_kept_and_held_against_a_run(tmp_path: Path) -> None:
+    """Of two steps from a store that has five and two: it is measured there, and holds."""
+    long_recording.make(tmp_path / "store", 20_000, slices=1)
+    kept = tmp_path / "two.json"
+    said("predict", tmp_path / "store", "--steps", 2, "--batch", 1, "-o", kept)
+    found = json.loads(said("predict", tmp_path / "store", "--check", kept, "--json"))
+    assert found["held"] == "held"
+    assert {one["held"] for one in found["assumptions"]} == {"held"}
+
+
+def test_a_prediction_needs_something_to_predict(recording: Path) -> None:
+    """Steps, or a prediction to check."""
+    with pytest.raises(SpectraceError, match="--steps"):
+        said("predict", recording)
+
+
+def test_a_page_at_work_is_asked_for_its_report(recording: Path) -> None:
+    """It says what a report on the file says, and names what it does not know."""
+    with open_page_of_recording(recording, port=0) as page:
+        asked = json.loads(said("report", page.url, "--json"))
+        with pytest.raises(SpectraceError, match="has no run ffff"):
+            said("report", page.url, "--run", "ffff")
+        with pytest.raises(SpectraceError, match="--baseline-ms"):
+            said("report", page.url, "--baseline", recording)
+        given = json.loads(said("report", page.url, "--json", "--baseline-ms", 2))
+    assert asked == json.loads(said("report", recording, "--json"))
+    assert given["verdict"]["answer"] == "loses"
+
+
+def test_where_no_page_is_it_is_said() -> None:
+    """With what to name instead."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(SpectraceError, match="No spectrace answers"):
+        said("report", url)

@@ -1,0 +1,263 @@
+"""The report of a run of which the truth is known: verdict, what to change, what is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from spectrace.analysis.acceptance import PLAIN, Setting
+from spectrace.analysis.costs import strata
+from spectrace.analysis.estimates import exact
+from spectrace.analysis.run_report import Gap, report, without_secrets
+from spectrace.analysis.speculation import cap, padding_waste
+from spectrace.analysis.verdict import Answer, Baseline, Change, Source, baseline_of
+from spectrace.analysis.what_if import Doubt
+from spectrace.model import Lane, TimingMode
+from tests.helpers.recorded import run_of
+from tests.helpers.simulated_run import Stretch, Truth, simulated
+
+CHANCES = (0.7, 0.6, 0.6, 0.5, 0.5)
+LENGTH = 1 + 0.7 + 0.42 + 0.252 + 0.126 + 0.063  # at five steps
+CYCLE_MS = 5 * 0.4 + 22.5 + 6 * 1.03 + 0.5 + 1.0
+PLAIN_MS = 10.1 + 1.0
+LOSING = (Stretch(2000, 5), Stretch(800, 0))
+WINNING = Truth(CHANCES, verify_ms=lambda tokens, batch: 10 + 0.4 * tokens * batch)
+
+
+def test_a_run_that_loses() -> None:
+    """2.56 tokens against a break-even of 2.9: turn it off, for the gain that the truth has."""
+    found = report(simulated(LOSING)).verdict
+    [main] = found.by_batch
+    assert found.answer is Answer.LOSES
+    assert main.break_even is not None
+    assert main.break_even.value == pytest.approx(CYCLE_MS / PLAIN_MS, rel=0.01)
+    assert main.tokens_per_cycle.value == pytest.approx(LENGTH, rel=0.03)
+    assert main.plain_source is Source.RUN
+    assert found.first is not None
+    assert found.first.change is Change.OFF
+    assert found.first.setting == PLAIN
+    gain = CYCLE_MS / PLAIN_MS / LENGTH - 1
+    assert found.first.gain.value == pytest.approx(gain, abs=0.04)
+
+
+def test_a_run_that_pays() -> None:
+    """A verify of 12.4 ms: 1.79 times plain decode."""
+    found = report(simulated(LOSING, WINNING)).verdict
+    assert found.answer is Answer.PAYS
+    assert found.speed_up is not None
+    cycle_ms = 5 * 0.4 + 12.4 + 1.5
+    assert found.speed_up.value == pytest.approx(LENGTH * PLAIN_MS / cycle_ms, rel=0.03)
+    assert found.first is not None
+    assert found.first.change is not Change.OFF
+
+
+def test_the_speed_up_lies_in_its_interval_as_often_as_promised() -> None:
+    """Of 100 runs at least 90 %."""
+    true = LENGTH * PLAIN_MS / CYCLE_MS
+    held = sum(
+        not (found.speed_up is None or found.speed_up.excludes(true))
+        for found in (report(simulated(LOSING, seed=seed)).verdict for seed in range(100))
+    )
+    assert held >= 90
+
+
+def test_speculation_that_changes_nothing_is_seldom_said_to() -> None:
+    """A speed-up of exactly 1: pays or loses is said in at most 10 % of 100 runs."""
+    plain_ms = CYCLE_MS / LENGTH
+    truth = Truth(CHANCES, plain_ms=lambda _: plain_ms - 1.0)
+    answers = [report(simulated(LOSING, truth, seed=s)).verdict.answer for s in range(100)]
+    assert sum(answer in {Answer.PAYS, Answer.LOSES} for answer in answers) <= 10
+
+
+def test_mixed_batch_sizes_are_held_each_against_its_own_baseline() -> None:
+    """Speculation pays at batch 1 and loses at batch 8, whose plain decode costs hardly more."""
+    truth = Truth(CHANCES, verify_ms=lambda tokens, batch: 10 + 0.5 * tokens * batch)
+    stretches = [Stretch(1500, 5, 1), Stretch(500, 0, 1), Stretch(1500, 5, 8), Stretch(500, 0, 8)]
+    found = report(simulated(stretches, truth))
+    answers = {one.batch: one.answer for one in found.verdict.by_batch}
+    assert answers == {1: Answer.PAYS, 8: Answer.LOSES}
+    assert found.what_if.crossover_batch == 8
+    assert found.what_if.crossover_clear
+    assert found.verdict.covered == pytest.approx(1.0)
+
+
+def test_a_batch_size_between_two_baselines_is_told_from_both() -> None:
+    """And says so; beyond them nothing is told."""
+    base = Baseline(source=Source.RUN, times_ms={1: exact(10.0), 5: exact(14.0)})
+    found = base.at(3)
+    assert found is not None
+    assert found[0].value == pytest.approx(12.0)
+    assert found[1] is Source.BETWEEN
+    assert base.at(6) is None
+
+
+def test_adaptive_steps_are_told_apart() -> None:
+    """5, 3 and 1 steps by turns: each has its own length, and the best is as good as any."""
+    turns = [Stretch(300, steps) for _ in range(4) for steps in (5, 3, 1)]
+    found = report(simulated([*turns, Stretch(400, 0)], WINNING))
+    lengths = {one.setting.steps: one.tokens_per_cycle.value for one in found.verdict.by_batch}
+    assert lengths == {
+        5: pytest.approx(LENGTH, rel=0.04),
+        3: pytest.approx(1 + 0.7 + 0.42 + 0.252, rel=0.04),
+        1: pytest.approx(1.7, rel=0.04),
+    }
+    measured = {p.setting.steps for p in found.what_if.points if p.measured}
+    assert measured == {0, 1, 3, 5}
+    rates = {k: sum_to(k) / (0.4 * k + 10 + 0.4 * (k + 1) + 1.5) for k in range(1, 6)}
+    assert rates[found.what_if.best[0].setting.steps] >= 0.98 * max(rates.values())
+
+
+def sum_to(steps: int) -> float:
+    """The accept length of the truth."""
+    length = chance = 1.0
+    for place in range(steps):
+        chance *= CHANCES[place]
+        length += chance
+    return length
+
+
+def test_a_what_if_predicts_what_another_run_shows() -> None:
+    """From 5 and 3 steps to 2: accept length and time of a cycle lie in the interval."""
+    first = report(simulated([Stretch(2000, 5), Stretch(2000, 3)]))
+    later = report(simulated([Stretch(3000, 2)], seed=1)).verdict.by_batch[0]
+    wanted = Setting(steps=2, topk=1, draft_tokens=3)
+    [point] = [one for one in first.what_if.points if one.setting == wanted]
+    assert not point.measured
+    assert point.accept_length.low is not None
+    assert point.accept_length.high is not None
+    assert (
+        point.accept_length.low <= later.tokens_per_cycle.value + later.tokens_per_cycle.half_width
+    )
+    assert (
+        later.tokens_per_cycle.value - later.tokens_per_cycle.half_width <= point.accept_length.high
+    )
+    assert point.cycle_ms.value == pytest.approx(later.cycle_ms.value, rel=0.01)
+
+
+def test_a_what_if_from_one_number_of_tokens_spans_both_extremes() -> None:
+    """From all that exceeds plain decode going with the tokens, to none of it."""
+    found = report(simulated(LOSING))
+    wanted = Setting(steps=2, topk=1, draft_tokens=3)
+    [point] = [one for one in found.what_if.points if one.setting == wanted]
+    assert Doubt.VERIFY_SPAN in point.doubts
+    assert point.verify_ms is not None
+    assert point.verify_ms.low is not None
+    assert point.verify_ms.high is not None
+    verify_ms = 22.5 + 6 * 1.03
+    least = verify_ms - 3 * (verify_ms - PLAIN_MS) / 5
+    assert point.verify_ms.low == pytest.approx(least, rel=0.01)
+    assert point.verify_ms.high == pytest.approx(verify_ms, rel=0.01)
+    assert point.verify_ms.low < 22.5 + 3 * 1.03 < point.verify_ms.high
+
+
+def test_steps_that_were_never_made_are_marked() -> None:
+    """Six steps from a run of five."""
+    found = report(simulated(LOSING))
+    deeper = [one for one in found.what_if.points if one.setting.steps > 5]
+    assert [one.setting.steps for one in deeper] == [6, 7]
+    assert all(Doubt.DEEPER in one.doubts for one in deeper)
+
+
+def test_without_plain_decode_nothing_is_held_against_it() -> None:
+    """And what is missing is said; a person or another run can say it."""
+    measures = simulated([Stretch(2000, 5)])
+    found = report(measures)
+    assert found.verdict.answer is Answer.UNKNOWN
+    assert found.verdict.speed_up is None
+    assert Gap.NO_BASELINE in found.gaps
+    given = report(measures, plain_ms=11.1).verdict
+    assert given.by_batch[0].plain_source is Source.GIVEN
+    assert given.answer is Answer.LOSES
+    other = baseline_of(strata(simulated([Stretch(800, 0)])), Source.RECORDING)
+    recorded = report(measures, baseline=other)
+    assert recorded.verdict.answer is Answer.LOSES
+    assert Gap.NO_BASELINE not in recorded.gaps
+
+
+def test_too_few_cycles_give_no_times() -> None:
+    """Fifteen cycles: counts, but no verdict."""
+    found = report(simulated([Stretch(15, 5), Stretch(15, 0)]))
+    assert found.verdict.answer is Answer.UNKNOWN
+    assert not found.verdict.by_batch
+    assert {Gap.TOO_FEW, Gap.NO_BASELINE, Gap.FEW_WINDOWS} <= set(found.gaps)
+    assert found.acceptance[0].verifies == 15
+
+
+def test_a_run_that_never_speculated() -> None:
+    """There is nothing to judge."""
+    found = report(simulated([Stretch(500, 0)]))
+    assert Gap.NO_SPECULATION in found.gaps
+    assert not found.acceptance
+    assert not found.what_if.points
+    assert found.verdict.first is None
+
+
+def test_cycles_in_sync_timing_are_in_no_time() -> None:
+    """They are slowed: the report says that it left them out."""
+    found = report(simulated(LOSING, mode=TimingMode.SYNC))
+    assert not found.strata
+    assert Gap.SYNC_LEFT_OUT in found.gaps
+
+
+def test_without_a_device_lane_the_host_speaks() -> None:
+    """And the report says so."""
+    found = report(simulated(LOSING, lane=Lane.HOST))
+    assert Gap.NO_DEVICE in found.gaps
+    assert found.strata[0].parts is not None
+    assert found.strata[0].parts.lane is Lane.HOST
+    assert Gap.NO_DEVICE not in report(simulated(LOSING)).gaps
+
+
+def test_a_device_lane_with_holes_is_left_out() -> None:
+    """A rank that lost boundaries in half of its cycles does not halve its phases."""
+    measures = simulated(LOSING)
+    whole = report(measures).strata[0].parts
+    holes = np.arange(len(measures.ranks["cycle"])) % 2 == 0
+    broken = replace(measures, ranks={**measures.ranks, "device_incomplete": holes})
+    found = report(broken).strata[0].parts
+    assert whole is not None
+    assert found is not None
+    assert found.verify_ms.value == pytest.approx(whole.verify_ms.value, rel=0.01)
+
+
+def test_parts_add_up_to_the_cycle() -> None:
+    """Draft, verify, draft extend and the rest, as in the truth."""
+    parts = report(simulated(LOSING)).strata[0].parts
+    assert parts is not None
+    assert parts.draft_ms.value == pytest.approx(2.0, rel=0.01)
+    assert parts.verify_ms.value == pytest.approx(22.5 + 6 * 1.03, rel=0.01)
+    assert parts.extend_ms.value == pytest.approx(0.5, rel=0.01)
+    assert parts.overhead_ms.value == pytest.approx(1.0, rel=0.01)
+
+
+def test_what_break_even_would_need_and_what_is_wasted() -> None:
+    """Of six verified tokens 2.56 are kept; the acceptance that 2.9 would need is above today's."""
+    [main] = report(simulated(LOSING)).verdict.by_batch
+    assert main.wasted_verify == pytest.approx(1 - LENGTH / 6, abs=0.02)
+    assert main.padding_waste == 0
+    assert main.chance is not None
+    assert main.needed_chance is not None
+    for chance, length in ((main.chance, LENGTH), (main.needed_chance, CYCLE_MS / PLAIN_MS)):
+        assert sum(chance**place for place in range(6)) == pytest.approx(length, rel=0.03)
+    hopeless = report(simulated(LOSING), plain_ms=4.0).verdict.by_batch[0]
+    assert hopeless.needed_chance is None
+
+
+def test_graph_padding_by_hand() -> None:
+    """A graph for 8 that runs 6 requests, and one that fits."""
+    assert padding_waste(6, 8) == 0.25
+    assert padding_waste(8, 8) == 0
+
+
+def test_caps_by_hand() -> None:
+    """A draft of 2 in a cycle of 20 gains 2 / 18 at most; one that is all of it has no bound."""
+    assert cap(20.0, 2.0) == pytest.approx(2 / 18)
+    assert cap(20.0, 20.0) is None
+
+
+def test_a_report_keeps_secrets_of_the_command_line() -> None:
+    """It is pasted elsewhere."""
+    command = ("python", "--api-key", "abc", "--admin-api-key=def", "--tokenizer-path", "/m")
+    shown = without_secrets(replace(run_of(), command=command)).command
+    assert shown == ("python", "--api-key", "…", "--admin-api-key=…", "--tokenizer-path", "/m")

@@ -1,0 +1,126 @@
+"""The folder of a sweep: what is done stays done, and what is not begins anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from spectrace.cli.sweep_folder import LoadPlan, SweepFolder, SweepPlan, Turn, TurnRecord
+from spectrace.cli.sweep_load import LoadResult
+from spectrace.cli.sweep_settings import plain
+from spectrace.errors import SpectraceError
+
+TURN = Turn(setting=plain(), round=1)
+PLAN = SweepPlan(command=("python", "serve.py"), load=LoadPlan(requests=8, concurrency=2))
+RECORD = TurnRecord(setting=plain(), round=1, command=("python", "serve.py"), start_ns=1)
+DONE = replace(RECORD, load=LoadResult(begin_ns=1, end_ns=2, requests=8, tokens=16))
+
+
+def test_a_turn_is_done_when_it_was_written_down_and_its_recording_is_there(tmp_path: Path) -> None:
+    """Also for the next sweep that opens the folder."""
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.agree(PLAN)
+        assert folder.done(TURN.name) is None
+        folder.finish(TURN.name, DONE)
+        assert folder.done(TURN.name) is None
+        folder.recording(TURN.name).touch()
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        assert folder.done(TURN.name) == DONE
+        assert folder.recording(TURN.name).name == "plain.1.spectrace"
+
+
+def test_a_turn_that_failed_is_known_without_a_recording(tmp_path: Path) -> None:
+    """With its reason and what its server said last."""
+    failed = replace(RECORD, failure="It ended.", last_lines=("out of memory",))
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.finish(TURN.name, failed)
+        assert folder.done(TURN.name) == failed
+
+
+def test_what_is_forgotten_leaves_no_file(tmp_path: Path) -> None:
+    """Recording, logs and record of a turn that begins anew."""
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.finish(TURN.name, DONE)
+        for file in (
+            folder.recording(TURN.name),
+            folder.unfinished(TURN.name),
+            folder.server_log(TURN.name),
+            folder.load_log(TURN.name),
+        ):
+            file.touch()
+        folder.forget(TURN.name)
+        assert list(folder.path.glob(f"{TURN.name}*")) == []
+
+
+def test_a_sweep_goes_on_only_with_the_same_command_and_load(tmp_path: Path) -> None:
+    """What differs is named."""
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.agree(PLAN)
+        folder.agree(PLAN)
+        with pytest.raises(SpectraceError, match="command differs"):
+            folder.agree(replace(PLAN, command=("python", "other.py")))
+        with pytest.raises(SpectraceError, match="load and timing differ"):
+            folder.agree(replace(PLAN, load=LoadPlan(requests=9), timing="host"))
+
+
+def test_two_sweeps_cannot_share_a_folder(tmp_path: Path) -> None:
+    """The second one is told to wait or to go elsewhere."""
+    with (
+        closing(SweepFolder(tmp_path / "new")),
+        pytest.raises(SpectraceError, match="two sweeps at a time"),
+    ):
+        SweepFolder(tmp_path / "new")
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    """Its files are named."""
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(SpectraceError, match=r"thesis\.txt"):
+        SweepFolder(tmp_path)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    """With what to do about it."""
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.finish(TURN.name, DONE)
+        (folder.path / "plain.1.json").write_text("{")
+        with pytest.raises(SpectraceError, match=r"plain\.1\.json cannot be read.*delete it"):
+            folder.done(TURN.name)
+
+
+def test_the_server_of_a_killed_sweep_is_ended(tmp_path: Path) -> None:
+    """Its process is known by its id and its time of birth; pieces of a recording go too."""
+    sleeper = "import signal; signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", sleeper], start_new_session=True) as server:
+        folder = SweepFolder(tmp_path / "new")
+        folder.agree(PLAN)
+        note = folder.running(server.pid)
+        note.__enter__()  # and the sweep is killed before it is left
+        (folder.path / ".spectrace-x").mkdir()
+        folder.unfinished(TURN.name).touch()
+        folder.close()
+        try:
+            with closing(SweepFolder(tmp_path / "new")) as again:
+                assert again.clean() == server.pid
+                assert again.clean() is None
+            assert server.wait(10) != 0
+        finally:
+            server.kill()
+    assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["owner", "sweep.json"]
+
+
+def test_another_process_with_that_id_is_left_alone(tmp_path: Path) -> None:
+    """Our own process, said to be older than it is."""
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        created_s = psutil.Process().create_time() - 100
+        (folder.path / "running.json").write_text(
+            f'{{"pid": {os.getpid()}, "created_s": {created_s}}}'
+        )
+        assert folder.clean() is None
