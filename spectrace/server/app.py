@@ -91,6 +91,7 @@ async def _running(hub: Hub, intake: Intake | None) -> AsyncIterator[None]:
 def _api(hub: Hub) -> APIRouter:
     """The routes under `/api`. What asks the store is no coroutine: it runs in a thread."""
     api = APIRouter(prefix="/api")
+    _add_requests(api, hub)
 
     @api.get("/state")
     async def state() -> Response:
@@ -126,6 +127,18 @@ def _api(hub: Hub) -> APIRouter:
             raise HTTPException(404, str(error)) from error
         return _json(msgspec.json.encode(report(measures, plain_ms=baseline_ms)))
 
+    @api.get("/live")
+    async def live() -> Response:
+        if hub.live.listeners >= MOST_LISTENERS:
+            raise HTTPException(503, "Too many pages are open: close one.", {"connection": "close"})
+        return EventSourceResponse(hub.live.stream(hub.greeting))
+
+    return api
+
+
+def _add_requests(api: APIRouter, hub: Hub) -> None:
+    """The routes of requests that others trace."""
+
     @api.get("/requests")
     async def requests() -> Response:
         return _json(b'{"requests":' + encode_list(hub.requests.newest(MOST_REQUESTS)) + b"}")
@@ -140,14 +153,6 @@ def _api(hub: Hub) -> APIRouter:
         rest = last and f"{last.first_ns}-{last.trace_id}"
         body = b'{"requests":%b,"before":%b}'
         return _json(body % (encode_list(map(encode_stored, found)), msgspec.json.encode(rest)))
-
-    @api.get("/live")
-    async def live() -> Response:
-        if hub.live.listeners >= MOST_LISTENERS:
-            raise HTTPException(503, "Too many pages are open: close one.", {"connection": "close"})
-        return EventSourceResponse(hub.live.stream(hub.greeting))
-
-    return api
 
 
 def _trace_key(text: str | None) -> TraceKey | None:
