@@ -172,22 +172,14 @@ def point_of(found: RunReport, setting: Setting, batch: int) -> Point | None:
 
 
 def parts_of(point: Point) -> dict[Quantity, Estimate]:
-    """What a point rests on; its rest is what the cycle has beyond draft and verify."""
-    if point.verify_ms is None or point.draft_ms is None:
+    """What a point rests on; nothing for plain decode."""
+    if point.verify_ms is None or point.draft_ms is None or point.rest_ms is None:
         return {}
-    rest = point.cycle_ms.value - point.verify_ms.value - point.draft_ms.value
-    # The cycle is known better than its parts: its own interval is that of the rest.
-    reach = (point.cycle_ms.low, point.cycle_ms.high)
-    low, high = (None if limit is None else rest + limit - point.cycle_ms.value for limit in reach)
-    known = [limit for limit in (low, high) if limit is not None]
-    whole = len(known) == len(reach) and not point.doubts
     return {
         Quantity.ACCEPT_LENGTH: point.accept_length,
         Quantity.VERIFY_MS: point.verify_ms,
         Quantity.DRAFT_MS: point.draft_ms,
-        Quantity.REST_MS: Estimate(
-            value=rest, low=min(known) if whole else rest, high=max(known) if whole else rest
-        ),
+        Quantity.REST_MS: point.rest_ms,
     }
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import PLAIN, Acceptance, Setting, prefix_length
-from spectrace.analysis.costs import Stratum
+from spectrace.analysis.costs import Parts, Stratum, Times
 from spectrace.analysis.estimates import exact, product, total
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.speculation import speed_up, throughput
@@ -59,6 +59,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         accept_length: Tokens of a request per cycle.
         verify_ms: Of a cycle; None for plain decode.
         draft_ms: Likewise.
+        rest_ms: What the cycle has beyond both; likewise.
         cycle_ms: All of it.
         tokens_per_s: Of all requests together.
         speed_up: Against plain decode; None where that is not known.
@@ -71,6 +72,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     accept_length: Estimate
     verify_ms: Estimate | None
     draft_ms: Estimate | None
+    rest_ms: Estimate | None
     cycle_ms: Estimate
     tokens_per_s: Estimate
     speed_up: Estimate | None
@@ -171,6 +173,7 @@ def _point(  # noqa: PLR0913 - what a point is made of
     measured: bool,
     verify_ms: Estimate | None = None,
     draft_ms: Estimate | None = None,
+    rest_ms: Estimate | None = None,
     doubts: Iterable[Doubt] = (),
 ) -> Point:
     return Point(
@@ -180,6 +183,7 @@ def _point(  # noqa: PLR0913 - what a point is made of
         accept_length=length,
         verify_ms=verify_ms,
         draft_ms=draft_ms,
+        rest_ms=rest_ms,
         cycle_ms=cycle_ms,
         tokens_per_s=throughput(length, cycle_ms, known.batch),
         speed_up=None if known.plain_ms is None else speed_up(length, cycle_ms, known.plain_ms),
@@ -197,6 +201,16 @@ def _measured(known: Known, stratum: Stratum) -> Point:
         measured=True,
         verify_ms=stratum.parts.verify_ms,
         draft_ms=stratum.parts.draft_ms,
+        rest_ms=_rest(stratum.cycle, stratum.parts),
+    )
+
+
+def _rest(cycle: Times, parts: Parts) -> Estimate:
+    """What a measured cycle has beyond draft and verify; it is known as well as the cycle is."""
+    return total(
+        (1.0, cycle.p50_ms),
+        (-1.0, exact(parts.verify_ms.value)),
+        (-1.0, exact(parts.draft_ms.value)),
     )
 
 
@@ -217,12 +231,8 @@ def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point
         doubts.append(Doubt.DEEPER)
     draft_ms, draft_doubts = _draft(setting.steps, near)
     verify_ms, verify_doubts = _verify(known, setting.draft_tokens)
-    # The base cycle less what changes: so that the sum holds at the base itself.
-    cycle_ms = total(
-        (1.0, base.cycle.p50_ms),
-        (1.0, _change(draft_ms, base.parts.draft_ms)),
-        (1.0, _change(verify_ms, base.parts.verify_ms)),
-    )
+    rest_ms = _rest(base.cycle, base.parts)
+    cycle_ms = total((1.0, draft_ms), (1.0, verify_ms), (1.0, rest_ms))
     if cycle_ms.value <= 0:
         return None
     return _point(
@@ -233,13 +243,9 @@ def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point
         measured=False,
         verify_ms=verify_ms,
         draft_ms=draft_ms,
+        rest_ms=rest_ms,
         doubts=(*doubts, *draft_doubts, *verify_doubts),
     )
-
-
-def _change(new: Estimate, old: Estimate) -> Estimate:
-    """What is added to a cycle: the uncertainty of the old part is in the cycle already."""
-    return total((1.0, new), (-1.0, exact(old.value)))
 
 
 def _draft(steps: int, near: Sequence[Stratum]) -> tuple[Estimate, list[Doubt]]:

@@ -224,7 +224,7 @@ def _sides(sides: tuple[Side, Side]) -> _Rows:
     facts = [
         ("draft steps", [_list(side.steps) for side in sides]),
         ("tokens to verify", [_list(side.draft_tokens) for side in sides]),
-        ("timed in mode", [listed([mode.value for mode in side.modes]) for side in sides]),
+        ("timed in mode", [_list([mode.value for mode in side.modes]) for side in sides]),
         ("mean batch", [f"{side.batch:.1f}" for side in sides]),
         ("mean context", [_whole_number(side.context) for side in sides]),
     ]
@@ -235,7 +235,7 @@ def _whole_number(value: float | None) -> str:
     return numbers.count(None if value is None else round(value))
 
 
-def _list(values: Sequence[int]) -> str:
+def _list(values: Sequence[int | str]) -> str:
     return ", ".join(map(str, values)) or numbers.MISSING
 
 

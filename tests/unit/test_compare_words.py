@@ -17,6 +17,7 @@ from spectrace.cli.compare_words import markdown, render
 from spectrace.cli.main import app
 from spectrace.cli.run_settings import options_in, setting_differences
 from spectrace.measures import Measures
+from spectrace.model import CycleKind
 from tests.helpers.measured_run import RUN
 from tests.helpers.recorded import cycle_of, record, run_of
 from tests.unit.test_run_comparison import five, run, two
@@ -77,6 +78,14 @@ def test_the_terminal_and_markdown_have_the_same_figures() -> None:
     assert len(figures) > 20
     assert [figure for figure in figures if figure not in terminal] == []
     assert "| --speculative-num-steps | 5 | 2 |" in text
+
+
+def test_a_run_without_a_decode_has_nothing_to_compare() -> None:
+    """Prefills alone: no modes, no steps, no cycles, and that is said."""
+    prefills = run(five, kind=CycleKind.EXTEND)
+    found = compared(NAMES, (run(five), prefills))
+    assert "Nothing can be compared" in " ".join(found.sentences)
+    assert "| timed in mode | device | \u2013 |" in markdown(found)
 
 
 def test_nothing_to_compare_is_said() -> None:

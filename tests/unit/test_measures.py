@@ -203,3 +203,17 @@ def test_windows_do_not_overlap_and_keep_to_the_sample() -> None:
     windows = plan(counts, 20_000)
     assert sum(window.last_n - window.first_n + 1 for window in windows) <= 20_000
     assert all(one.last_n < other.first_n for one, other in itertools.pairwise(windows))
+
+
+def test_cycles_with_impossible_times_are_in_nothing(tmp_path: Path) -> None:
+    """One that takes no time, and one that ends before it begins; the others stay."""
+    wrong = []
+    for number, took_ns in ((FIRST + 1, 0), (FIRST + 2, -5)):
+        cycle = cycle_of(number, 1)
+        [rank] = cycle.ranks
+        end_ns = rank.start_ns + took_ns
+        wrong.append(replace(cycle, ranks=(replace(rank, end_ns=end_ns, phases=()),)))
+    found = measured(tmp_path, [cycle_of(FIRST, 1), *wrong, cycle_of(FIRST + 3, 1)])
+    assert found.total_cycles == 2
+    assert found.row_counts["rows"].sum() == 4
+    assert found.cycles["number"].tolist() == [FIRST, FIRST + 3]

@@ -34,6 +34,7 @@ def point(steps: int, length: float, cycle_ms: float, plain_ms: float | None = N
         accept_length=exact(length),
         verify_ms=None,
         draft_ms=None,
+        rest_ms=None,
         cycle_ms=exact(cycle_ms),
         tokens_per_s=throughput(exact(length), exact(cycle_ms), 1),
         speed_up=None
