@@ -64,6 +64,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         tokens_per_s: Of all requests together.
         speed_up: Against plain decode; None where that is not known.
         doubts: Why a prediction may be wrong beyond its interval.
+        flags: The options with which to restart the server for it.
     """
 
     setting: Setting
@@ -77,6 +78,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: Estimate
     speed_up: Estimate | None
     doubts: tuple[Doubt, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +190,7 @@ def _point(  # noqa: PLR0913 - what a point is made of
         tokens_per_s=throughput(length, cycle_ms, known.batch),
         speed_up=None if known.plain_ms is None else speed_up(length, cycle_ms, known.plain_ms),
         doubts=tuple(doubts),
+        flags=flags(setting),
     )
 
 

@@ -151,6 +151,21 @@ def test_a_what_if_from_one_number_of_tokens_spans_both_extremes() -> None:
     assert point.verify_ms.low < 22.5 + 3 * 1.03 < point.verify_ms.high
 
 
+def test_each_setting_names_the_options_that_set_it() -> None:
+    """Steps, branches and the tokens that verify looks at; plain decode has none."""
+    found = report(simulated([Stretch(2000, 5), Stretch(1000, 0)]))
+    flags = {point.setting.steps: point.flags for point in found.what_if.points}
+    assert flags[0] == ()
+    assert flags[2] == (
+        "--speculative-num-steps",
+        "2",
+        "--speculative-eagle-topk",
+        "1",
+        "--speculative-num-draft-tokens",
+        "3",
+    )
+
+
 def test_steps_that_were_never_made_are_marked() -> None:
     """Six steps from a run of five."""
     found = report(simulated(LOSING))

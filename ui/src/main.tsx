@@ -2,6 +2,7 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
+import { startAsking } from "./asking.ts";
 import { formatHash, parseHash } from "./lib/hash.ts";
 import { customProperties } from "./lib/tokens.ts";
 import { goTo, place, systemTheme, theme, themeOverride } from "./state.ts";
@@ -37,3 +38,4 @@ if (root) {
   render(<App />, root);
 }
 start();
+startAsking();

@@ -1,11 +1,13 @@
 // The one store of the page: what the server said, what is chosen, and what follows from both.
 import { batch, computed, type Signal, signal } from "@preact/signals";
+import type { Had } from "./lib/asking.ts";
 import { axisSpan, type Range } from "./lib/axis.ts";
 import { CONNECTING, type Connection } from "./lib/connection.ts";
 import { type CycleId, reachMs } from "./lib/cycle.ts";
-import { type Place, parseHash } from "./lib/hash.ts";
+import { type Place, parseHash, type Tab } from "./lib/hash.ts";
 import { type Load, loadOf } from "./lib/load.ts";
 import { endOf, Skew, until } from "./lib/now.ts";
+import type { Report } from "./lib/report.ts";
 import { merged, type TracedRequest } from "./lib/requests.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
 import { isTraced } from "./lib/run.ts";
@@ -48,10 +50,19 @@ export interface NotFound {
   readonly n: number;
 }
 
+/** The report that came last. */
+export interface Reported extends Had {
+  /** Of the same run, and before a failure perhaps older; null where none ever came. */
+  readonly report: Report | null;
+  /** Why the last one did not come, in a sentence; null where it did. */
+  readonly failure: string | null;
+}
+
 const collected = new Map<string, Collected>();
 const initial = parseHash(globalThis.location?.hash ?? "");
 let axisMs: number | null = null;
 
+export const tab: Signal<Tab> = signal(initial.tab);
 export const connection: Signal<Connection> = signal(CONNECTING);
 export const server: Signal<ServerState | null> = signal(null);
 export const chosenRun: Signal<string | null> = signal(initial.run);
@@ -75,6 +86,15 @@ export const onlyOpenRank: Signal<boolean> = signal(false);
 export const skipped: Signal<number> = signal(0);
 /** What spans of other people say, by their starts. */
 export const requests: Signal<readonly TracedRequest[]> = signal([]);
+export const reported: Signal<Reported | null> = signal(null);
+/** Whether a report is under way. */
+export const asking: Signal<boolean> = signal(false);
+/** What a person says that plain decode takes, in ms. */
+export const baselineMs: Signal<number | null> = signal(initial.baselineMs);
+/** The batch size of the what-if; null is the one that took most of the time. */
+export const triedBatch: Signal<number | null> = signal(initial.batch);
+/** The setting that is tried, as `settingKey` writes it; null is the best. */
+export const triedSetting: Signal<string | null> = signal(initial.setting);
 /** Whether something arrived that the page does not understand. */
 export const misunderstood: Signal<boolean> = signal(false);
 
@@ -322,16 +342,23 @@ export function chooseRun(id: string): void {
   selected.value = null;
   zoomed.value = null;
   openRank.value = null;
+  baselineMs.value = null;
+  triedBatch.value = null;
+  triedSetting.value = null;
   chosenRun.value = id;
   resume();
 }
 
 /** What the address should say. */
 export const place = computed<Place>(() => ({
+  tab: tab.value,
   run: chosenRun.value ?? (selected.value ? (run.value?.run ?? null) : null),
   group: selected.value?.group ?? "",
   cycle: selected.value?.n ?? null,
   theme: themeOverride.value,
+  baselineMs: baselineMs.value,
+  batch: triedBatch.value,
+  setting: triedSetting.value,
 }));
 
 /** Follows an address that was typed or gone back to. */
@@ -340,6 +367,10 @@ export function goTo(target: Place): void {
   if (target.run !== null && target.run !== chosenRun.value) {
     chooseRun(target.run);
   }
+  tab.value = target.tab;
+  baselineMs.value = target.baselineMs;
+  triedBatch.value = target.batch;
+  triedSetting.value = target.setting;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

@@ -1,11 +1,32 @@
 import { expect, test as it } from "vitest";
 import { formatHash, type Place, parseHash } from "./hash.ts";
 
-const NOWHERE: Place = { run: null, group: "", cycle: null, theme: null };
+const NOWHERE: Place = {
+  tab: "live",
+  run: null,
+  group: "",
+  cycle: null,
+  theme: null,
+  baselineMs: null,
+  batch: null,
+  setting: null,
+};
 
 it("a place survives its address", () => {
-  const place: Place = { run: "a1", group: "DP0 TP0", cycle: 4711, theme: "dark" };
+  const place: Place = { ...NOWHERE, run: "a1", group: "DP0 TP0", cycle: 4711, theme: "dark" };
   expect(formatHash(place)).toBe("#run=a1&group=DP0+TP0&cycle=4711&theme=dark");
+  expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("a what-if survives its address", () => {
+  const place: Place = {
+    ...NOWHERE,
+    tab: "verdict",
+    baselineMs: 11.1,
+    batch: 4,
+    setting: "2-1-3",
+  };
+  expect(formatHash(place)).toBe("#view=verdict&baseline_ms=11.1&batch=4&setting=2-1-3");
   expect(parseHash(formatHash(place))).toEqual(place);
 });
 
@@ -16,4 +37,5 @@ it("nothing chosen is an empty hash", () => {
 
 it("what makes no sense is left out", () => {
   expect(parseHash("#cycle=-1&theme=blue&run=&else=1")).toEqual(NOWHERE);
+  expect(parseHash("#view=else&baseline_ms=-1&batch=x&setting=2")).toEqual(NOWHERE);
 });

@@ -1,13 +1,24 @@
 // The address of the page: what is chosen stands in the URL's hash.
 import type { Theme } from "./tokens.ts";
+import { parseMs } from "./verdict.ts";
+
+/** What fills the page below its header. */
+export type Tab = "live" | "verdict";
 
 /** What the hash can carry. */
 export interface Place {
+  readonly tab: Tab;
   readonly run: string | null;
   readonly group: string;
   readonly cycle: number | null;
   /** The override of the system's setting. */
   readonly theme: Theme | null;
+  /** What a person says that plain decode takes, in ms. */
+  readonly baselineMs: number | null;
+  /** The batch size of the what-if. */
+  readonly batch: number | null;
+  /** The setting that is tried there, as `settingKey` writes it. */
+  readonly setting: string | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -15,17 +26,27 @@ export function parseHash(hash: string): Place {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const cycle = fields.get("cycle") ?? "";
   const theme = fields.get("theme");
+  const baseline = fields.get("baseline_ms") ?? "";
+  const batch = fields.get("batch") ?? "";
+  const setting = fields.get("setting") ?? "";
   return {
+    tab: fields.get("view") === "verdict" ? "verdict" : "live",
     run: fields.get("run") || null,
     group: fields.get("group") ?? "",
     cycle: /^\d+$/.test(cycle) ? Number(cycle) : null,
     theme: theme === "light" || theme === "dark" ? theme : null,
+    baselineMs: parseMs(baseline),
+    batch: /^\d+$/.test(batch) ? Number(batch) : null,
+    setting: /^\d+-\d+-\d+$/.test(setting) ? setting : null,
   };
 }
 
 /** The hash of a place, with its `#`; empty if nothing is chosen. */
 export function formatHash(place: Place): string {
   const fields = new URLSearchParams();
+  if (place.tab !== "live") {
+    fields.set("view", place.tab);
+  }
   if (place.run !== null) {
     fields.set("run", place.run);
   }
@@ -37,6 +58,15 @@ export function formatHash(place: Place): string {
   }
   if (place.theme !== null) {
     fields.set("theme", place.theme);
+  }
+  if (place.baselineMs !== null) {
+    fields.set("baseline_ms", String(place.baselineMs));
+  }
+  if (place.batch !== null) {
+    fields.set("batch", String(place.batch));
+  }
+  if (place.setting !== null) {
+    fields.set("setting", place.setting);
   }
   const text = fields.toString();
   return text === "" ? "" : `#${text}`;

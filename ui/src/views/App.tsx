@@ -9,6 +9,7 @@ import {
   selected,
   selectedCycle,
   server,
+  tab,
   togglePause,
   zoomed,
 } from "../state.ts";
@@ -20,7 +21,9 @@ import { Header } from "./Header.tsx";
 import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
 import { Strip } from "./Strip.tsx";
+import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
+import { Verdict } from "./verdict/Verdict.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
 import { Waterfall } from "./waterfall/Waterfall.tsx";
 
@@ -33,29 +36,32 @@ export function App() {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
-  const split = selectedCycle.value !== null;
+  const live = tab.value === "live";
+  const split = live && selectedCycle.value !== null;
   return (
     <div class="app">
-      {run.value && (
+      {run.value && live && (
         <button type="button" class="skip button" onClick={skip}>
           Skip to the waterfall
         </button>
       )}
       <Header />
+      <Tabs />
       <div class={split ? "body split" : "body"}>
         <main class="main">
           <Notices />
-          {run.value ? <Live /> : <Empty known={server.value !== null} />}
+          {run.value && (live ? <Live /> : <Verdict />)}
+          {!run.value && <Empty known={server.value !== null} />}
         </main>
         {split && <Drawer />}
       </div>
-      <div class="livebar">
+      <section class="livebar" aria-label="State">
         <LiveControl />
         <div class="grow" />
         {run.value && (
           <span class="caption">cost {costShare(figures.value.summary?.probe_share ?? null)}</span>
         )}
-      </div>
+      </section>
       <Footer />
     </div>
   );
@@ -82,6 +88,9 @@ function onKey(event: KeyboardEvent): void {
     return;
   }
   const target = event.target as HTMLElement;
+  if (tab.value !== "live") {
+    return;
+  }
   // Space presses a button and opens a list; there it is not ours.
   const busy = target.closest("button, select, input, a") !== null;
   if (target.closest("select, input")) {

@@ -3,6 +3,7 @@ import { clock, length, ms, msCell, rate, whole } from "../lib/format.ts";
 import { graphsInWords, type Load } from "../lib/load.ts";
 import type { CycleTimes, Summary } from "../lib/wire.ts";
 import { type Figures, figures, load, run, SUMMARY_S } from "../state.ts";
+import { Bullet } from "./Bullet.tsx";
 import { Term } from "./Card.tsx";
 import { Shares } from "./Shares.tsx";
 
@@ -198,32 +199,6 @@ function AcceptLength({ summary }: { readonly summary: Summary | null }) {
       >
         by SGLang's count {length(summary?.server_accept_length ?? null)}
       </Term>
-    </div>
-  );
-}
-
-function Bullet({ value, most }: { readonly value: number; readonly most: number }) {
-  const at = (tokens: number) => `${Math.min(100, ((tokens - 1) / (most - 1)) * 100)}%`;
-  const step = Math.ceil((most - 1) / 7);
-  const marks = Array.from({ length: most }, (_, place) => place + 1).filter(
-    (mark) => mark === most || ((mark - 1) % step === 0 && most - mark >= step),
-  );
-  return (
-    <div
-      class="bullet"
-      role="img"
-      aria-label={`accept length ${length(value)} on a scale of 1 to ${most}`}
-    >
-      <div class="bullet-track">
-        <div class="bullet-bar" style={{ width: at(value) }} />
-      </div>
-      <div class="bullet-scale caption">
-        {marks.map((mark) => (
-          <span key={mark} style={{ left: at(mark) }}>
-            {mark}
-          </span>
-        ))}
-      </div>
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // The last line: the keys, and what is stored.
 import { bytes, plural, span } from "../lib/format.ts";
-import { run, server } from "../state.ts";
+import { run, server, tab } from "../state.ts";
 
 const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
   [["Space"], "pause"],
@@ -21,6 +21,7 @@ export function Footer() {
   return (
     <footer class="foot">
       {run.value &&
+        tab.value === "live" &&
         keys.map(([names, does]) => (
           <span key={does}>
             {names.map((name) => (

@@ -44,28 +44,36 @@ export function Shares(props: { readonly shown: Figures; readonly times: CycleTi
           {times ? "This timing does not divide cycles into phases." : "No cycle to divide."}
         </p>
       ) : (
-        <>
-          <div class="sharebars">
-            {timed && <Bar lane="device" phases={times.device} gap={gapShare(times.device)} />}
-            <Bar lane="host" phases={times.phases} gap={0} named={timed} />
-          </div>
-          <div class="legend">
-            {rows.map((row) => (
-              <Entry key={row.name} row={row} />
-            ))}
-            {timed && (
-              <div class="nowrap">
-                <Term about="Time in which the device ran none of these phases.">
-                  <Swatch phase={GAP} />
-                  gap
-                </Term>
-                <b>{share(gapShare(times.device))}</b>
-              </div>
-            )}
-          </div>
-        </>
+        <Lanes times={times} />
       )}
     </div>
+  );
+}
+
+/** A bar of shares for each lane, and the phases with their medians. */
+export function Lanes({ times }: { readonly times: CycleTimes }) {
+  const timed = times.device.length > 0;
+  return (
+    <>
+      <div class="sharebars">
+        {timed && <Bar lane="device" phases={times.device} gap={gapShare(times.device)} />}
+        <Bar lane="host" phases={times.phases} gap={0} named={timed} />
+      </div>
+      <div class="legend">
+        {lanesOf(times).map((row) => (
+          <Entry key={row.name} row={row} />
+        ))}
+        {timed && (
+          <div class="nowrap">
+            <Term about="Time in which the device ran none of these phases.">
+              <Swatch phase={GAP} />
+              gap
+            </Term>
+            <b>{share(gapShare(times.device))}</b>
+          </div>
+        )}
+      </div>
+    </>
   );
 }
 
@@ -125,7 +133,8 @@ function Entry({ row }: { readonly row: PhaseTimes }) {
   );
 }
 
-function Table(props: {
+/** All phases as a table, of both lanes where the device was timed. */
+export function Table(props: {
   readonly rows: readonly PhaseTimes[];
   readonly times: CycleTimes;
   readonly timed: boolean;

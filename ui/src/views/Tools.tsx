@@ -1,17 +1,15 @@
-// The row above the waterfall: live or paused, which ranks, and the zoom.
+// The row above the waterfall: requests, notes, which ranks, and the zoom.
 import { onlyOpenRank, openRank, rankNames, zoomed } from "../state.ts";
-import { LiveControl } from "./LiveControl.tsx";
 import { Notes } from "./Notes.tsx";
 import { Requests } from "./Requests.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
 
-/** Live control at the left, what is shown at the right. */
+/** What is shown, and how much of it. */
 export function Tools() {
   return (
     <div class="tools">
-      <LiveControl />
-      <div class="grow" />
       <span class="caption wide">newest cycle first, each from its own start</span>
+      <div class="grow" />
       <Requests />
       <Notes />
       <Ranks />

@@ -1,0 +1,181 @@
+"""The verdict on the page: the figures of a recording whose truth is known, by mouse and keys."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, expect
+
+from tests.helpers.fake_worker import FakeWorker
+from tests.helpers.founding_story import FIVE, PLAIN_MS, TWO, cycle_ms, recording
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
+
+EVERY_S = 10  # between two reports of a run that is traced
+TOKENS = {5: 2.1, 2: 2.0}  # of a cycle, by steps
+BREAK_EVEN = cycle_ms(5) / PLAIN_MS
+
+
+def speed_up() -> float:
+    """The two settings by the time that each took."""
+    times = {5: FIVE * cycle_ms(5), 2: TWO * cycle_ms(2)}
+    gained = (times[steps] * TOKENS[steps] * PLAIN_MS / cycle_ms(steps) for steps in times)
+    return sum(gained) / sum(times.values())
+
+
+def rate(steps: int) -> float:
+    """Tokens per second of a setting that was measured."""
+    return 1000 * TOKENS[steps] / cycle_ms(steps)
+
+
+@pytest.fixture(scope="module")
+def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
+    """The page of a recording with plain decode in it."""
+    path = recording(tmp_path_factory.mktemp("story") / "run.spectrace")
+    with paged("view", str(path), "--port", "0") as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
+    """The same without plain decode."""
+    path = recording(tmp_path_factory.mktemp("alone") / "run.spectrace", with_plain=False)
+    with paged("view", str(path), "--port", "0") as it:
+        yield it
+
+
+def open_verdict(page: Page, paged: Paged, more: str = "") -> None:
+    """Opens it by its address."""
+    page.goto(f"{paged.url}/#view=verdict{more}")
+    expect(page.locator(".verdict h2")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+
+
+def test_the_answer_is_what_arithmetic_says(page: Page, viewed: Paged) -> None:
+    """Factor with interval, break-even, and throughput against plain decode."""
+    open_page(page, viewed)
+    page.get_by_role("link", name="Verdict").click()
+    answer = page.get_by_role("heading", name=re.compile("^Speculation does not pay"))
+    expect(answer).to_contain_text(f"{speed_up():.2f} (", timeout=PAGE_TIMEOUT_MS)
+    band = page.get_by_role("region", name="Answer")
+    expect(band).to_contain_text(f"break-even {BREAK_EVEN:.2f}")
+    expect(band).to_contain_text(re.compile(rf"{rate(5):.1f} \(.*, plain decode 90"))
+    picture = band.get_by_role("img", name=re.compile("accept length"))
+    expect(picture).to_have_accessible_name(re.compile(rf"2\.10 .* break-even at {BREAK_EVEN:.2f}"))
+    expect(page.get_by_text("Turn speculation off at batch size 1")).to_be_visible()
+    expect(page.get_by_text("Only one batch size was seen.")).to_be_visible()
+
+
+def test_acceptance_and_the_cost_of_verify(page: Page, viewed: Paged) -> None:
+    """600 of 1,000, 400 of 600, 100 of 400, none of 100; 22.5 ms and 1.03 ms for each token."""
+    open_verdict(page, viewed)
+    rows = page.get_by_role("region", name="Acceptance by position").locator("tbody tr")
+    shown = [row.inner_text().split() for row in rows.all()]
+    assert [cells[:3] for cells in shown] == [
+        ["1", "1,000", "600"],
+        ["2", "600", "400"],
+        ["3", "400", "100"],
+        ["4", "100", "0"],
+    ]
+    # Wilson's interval for 100 of 400 at 95 %: 0.2101 to 0.2947, were all verifies independent.
+    assert shown[2][3] == "25"
+    low, high = map(float, re.findall(r"[\d.]+", shown[2][5]))
+    assert low <= 21.0
+    assert high >= 29.5
+    expect(page.get_by_text(re.compile(r"verify takes 22\.50.* ms and 1\.03"))).to_be_visible()
+
+
+def test_steps_are_tried_by_keys_and_stay_in_the_address(page: Page, viewed: Paged) -> None:
+    """End and Left go to other settings; figures, flags and a reload follow."""
+    open_verdict(page, viewed, "&setting=5-1-6")
+    slider = page.get_by_role("slider", name="Draft steps")
+    said = page.locator(".saying")
+    expect(said).to_contain_text(f"5 steps: {rate(5):.1f}")
+    slider.focus()
+    page.keyboard.press("End")
+    expect(said).to_contain_text(re.compile("^7 steps: .* extrapolated$"))
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    expect(said).to_contain_text(re.compile(rf"^2 steps: {rate(2):.1f} .* measured$"))
+    flags = "--speculative-num-steps 2 --speculative-eagle-topk 1 --speculative-num-draft-tokens 3"
+    expect(page.get_by_text(flags, exact=True)).to_be_visible()
+    assert page.url.endswith("setting=2-1-3")
+    page.reload()
+    expect(said).to_contain_text("2 steps", timeout=PAGE_TIMEOUT_MS)
+    settings = page.get_by_role("region", name="Settings").locator("tbody tr.chosen")
+    expect(settings).to_contain_text("2 steps")
+
+
+def test_a_baseline_that_a_person_types(page: Page, alone: Paged) -> None:
+    """Without one there is no factor and the page says why; with one there is, and an address."""
+    open_verdict(page, alone)
+    unknown = "Whether speculation pays cannot be said: plain decode was not measured."
+    expect(page.get_by_role("heading", name=unknown)).to_be_visible()
+    field = page.get_by_label("Plain decode, ms")
+    field.fill("fast")
+    field.press("Enter")
+    expect(page.get_by_text("Write a time in ms, such as 11.1.")).to_be_visible()
+    field.fill("11.1 ms")
+    field.press("Enter")
+    expect(page.get_by_role("heading", name=re.compile("does not pay"))).to_be_visible(
+        timeout=PAGE_TIMEOUT_MS
+    )
+    expect(page.get_by_text("11.1 ms (as you said)")).to_be_visible()
+    assert "baseline_ms=11.1" in page.url
+    page.get_by_role("button", name="As measured").click()
+    expect(page.get_by_role("heading", name=unknown)).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+
+
+def test_a_report_that_does_not_come_is_said_and_asked_for_again(page: Page, viewed: Paged) -> None:
+    """The server's own sentence stands there, and a button brings the report."""
+    reason = {"status": 404, "json": {"detail": "Nothing of this run is stored."}}
+    page.route("**/report", lambda route: route.fulfill(**reason))
+    page.goto(f"{viewed.url}/#view=verdict")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "There is no report yet. Nothing of this run is stored.", timeout=PAGE_TIMEOUT_MS
+    )
+    page.unroute("**/report")
+    page.get_by_role("button", name="Read again").click()
+    expect(page.locator(".verdict h2")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:
+    """The second report is asked for 10 s after the first or later, and none on another view."""
+    with (
+        FakeWorker("v1") as worker,
+        paged("attach", str(worker.pid), "--port", "0") as traced,
+    ):
+        until(lambda: traced.runs() and len(traced.cycles()) > 50)
+        asked: list[float] = []
+        page.on("request", lambda sent: asked.append(time.monotonic()) if is_report(sent) else None)
+        open_page(page, traced)
+        assert not asked
+        page.get_by_role("link", name="Verdict").click()
+        expect(page.locator(".verdict h2")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+        with page.expect_request(is_report, timeout=6 * PAGE_TIMEOUT_MS):
+            pass
+        first, second = asked
+        assert second - first >= EVERY_S
+
+
+def is_report(request: Request) -> bool:
+    """Whether a report is asked for."""
+    return "/report" in request.url
+
+
+@pytest.mark.parametrize("width", [360, 1024, 3840])
+def test_nothing_scrolls_sideways(browser: Browser, viewed: Paged, width: int) -> None:
+    """From a small phone to 4K, the page is as wide as its window, and no chart is wider."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark")
+    page = context.new_page()
+    open_verdict(page, viewed)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("document.querySelector('.verdict').scrollWidth") <= width
+    for chart in page.locator(".chart svg").all():
+        box = chart.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    context.close()

@@ -1,0 +1,32 @@
+// The second line: which view fills the page, and whether it follows the server.
+import { formatHash, type Tab } from "../lib/hash.ts";
+import { place, run, tab } from "../state.ts";
+import { LiveControl } from "./LiveControl.tsx";
+
+const TABS: readonly (readonly [tab: Tab, name: string])[] = [
+  ["live", "Live"],
+  ["verdict", "Verdict"],
+];
+
+/** A link for each view, so that each can be kept and opened elsewhere. */
+export function Tabs() {
+  return (
+    <section class="tabs" aria-label="View">
+      {run.value && (
+        <nav aria-label="Views">
+          {TABS.map(([each, name]) => (
+            <a
+              key={each}
+              href={formatHash({ ...place.value, tab: each }) || "#"}
+              aria-current={tab.value === each ? "page" : undefined}
+            >
+              {name}
+            </a>
+          ))}
+        </nav>
+      )}
+      <div class="grow" />
+      <LiveControl />
+    </section>
+  );
+}
