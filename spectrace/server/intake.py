@@ -74,5 +74,6 @@ class Intake:
     def _pass_on(self, received: Iterable[Received]) -> None:
         arrived = list(received)
         runs = {one.run.run_id: one.run for one in arrived}
+        self._hub.tell_joined(self._collector.stats)
         wanted = {key for key, run in runs.items() if self._hub.put_run(run, Source.RECEIVED)}
         self._hub.feed(one.cycle for one in arrived if one.run.run_id in wanted)
