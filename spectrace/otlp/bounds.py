@@ -11,6 +11,8 @@ two times and a name. An empty one takes two bytes there and two hundred once it
 MAX_PARTS = 1_000_000
 """Those and all else that a body has lists of: attributes, events, links, values of arrays. An
 empty one takes two bytes there too; a body of JSON may have as many objects."""
+MAX_FIELDS = 5_000_000
+"""Fields in one body, of lists or not: counting them takes longer than reading what they are."""
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -44,6 +46,7 @@ MESSAGES: dict[str, _Fields] = {
 and the message that it holds, empty for a text."""
 
 _NOTHING = (False, "")
+_TOO_MANY = "fields"
 _OF_SPANS = {"ResourceSpans", "ScopeSpans", "Span"}
 _TAGS = {
     number << 3 | _LENGTH_DELIMITED
@@ -63,6 +66,8 @@ def excess(body: bytes) -> str:
         return ""
     spans = 0
     for place, name in enumerate(_parts(body), 1):
+        if name == _TOO_MANY:
+            return f"{MAX_FIELDS} fields"
         spans += name in _OF_SPANS
         if spans > MAX_SPANS:
             return f"{MAX_SPANS} spans"
@@ -77,14 +82,21 @@ def _most_parts(body: bytes) -> int:
 
 
 def _parts(body: bytes) -> Iterator[str]:
-    """The message of each element of a list, in the order of the body, up to a malformed byte."""
-    place, groups = 0, 0
+    """The message of each element of a list, in the order of the body, up to a malformed byte.
+
+    The last one is `_TOO_MANY` where there are more than `MAX_FIELDS`.
+    """
+    place = groups = seen = 0
     outer: list[tuple[_Fields, int]] = []
     fields, end = MESSAGES["ExportTraceServiceRequest"], len(body)
     while outer or place < end:
         if place >= end:
             fields, end = outer.pop()
             continue
+        seen += 1
+        if seen > MAX_FIELDS:
+            yield _TOO_MANY
+            return
         tag, place = _varint(body, place, end)
         kind = tag & 7
         if kind == _LENGTH_DELIMITED:
@@ -99,18 +111,23 @@ def _parts(body: bytes) -> Iterator[str]:
                 fields, end = MESSAGES[name], place + size
             else:
                 place += size
-        elif kind in _FIXED_BYTES:
-            place += _FIXED_BYTES[kind]
-        elif kind == _VARINT:
-            _, place = _varint(body, place, end)
         elif kind in _GROUP_STEPS:  # OTLP has none, but a parser reads past them
             groups += _GROUP_STEPS[kind]
         else:
-            return
+            place = _past_number(body, kind, place, end)
+
+
+def _past_number(body: bytes, kind: int, place: int, end: int) -> int:
+    """Where the field after a number begins; the end of the message for a kind there is not."""
+    if kind == _VARINT:
+        return _varint(body, place, end)[1]
+    return min(end, place + _FIXED_BYTES[kind]) if kind in _FIXED_BYTES else end
 
 
 def _varint(body: bytes, place: int, end: int) -> tuple[int, int]:
     """A number and where it ends; it is the end of everything if it is cut off."""
+    if place < end and body[place] < _MORE:  # as most are
+        return body[place], place + 1
     value = shift = 0
     while place < end:
         byte = body[place]

@@ -518,6 +518,17 @@ def test_millions_of_empty_parts_are_refused_before_they_are_read(
     assert "more than 1000000 attributes" in error(answer)
 
 
+@pytest.mark.parametrize("numbers", [(1,), (1, 1, 1)])
+def test_counting_ends_somewhere(numbers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """413 for millions of fields in no list: one resource, or one value, again and again."""
+    monkeypatch.setattr(body_module, "ExportTraceServiceRequest", None)
+    again = b"\x0a\x00" if len(numbers) == 1 else b"\x12\x00"
+    answer = receive(wrapped(again * 5_000_001, *numbers), PROTOBUF, None)
+
+    assert (answer.status, answer.batch) == (413, None)
+    assert "more than 5000000 fields" in error(answer)
+
+
 def test_as_many_parts_as_there_may_be_are_read() -> None:
     """A million: the messages around them, three, count where they are in lists."""
     body = wrapped(empties(9, 1_000_000 - 3), *SPAN)
