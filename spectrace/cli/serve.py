@@ -20,7 +20,7 @@ from spectrace.cli.page_options import (
     RetainOption,
     StoreOption,
 )
-from spectrace.cli.received import cycle_losses, span_losses, wait_and_tell
+from spectrace.cli.received import losses, wait_and_tell
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.server.address import HOST, OTLP_GRPC_PORT, OTLP_HTTP_PORT, resolve
 from spectrace.server.hub import Hub
@@ -129,8 +129,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             for line in said(hub, server, required, is_known=token is not None):
                 typer.echo(line)
             wait_and_tell(hub, stop, _note)
-        lost_cycles = list(cycle_losses(hub.store.stats()))
-    for sentence in (*lost_cycles, *span_losses(hub.lost_spans)):
+    for sentence in losses(hub):
         _note(sentence)
 
 

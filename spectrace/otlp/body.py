@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spectrace.otlp import json_body
-from spectrace.otlp.bounds import MAX_SPANS, has_too_many_spans
+from spectrace.otlp.bounds import excess
 
 MAX_BODY_BYTES = 20 * 1024 * 1024
 """A body may be so long, as sent and after decompression."""
@@ -83,8 +83,8 @@ def _gunzip(body: bytes) -> bytes:
 
 
 def _parse_protobuf(body: bytes) -> ExportTraceServiceRequest:
-    if len(body) > _SUSPECT_BYTES and has_too_many_spans(body):
-        raise BodyError(413, f"The body holds more than {MAX_SPANS} spans: send fewer at a time.")
+    if len(body) > _SUSPECT_BYTES and (what := excess(body)):
+        raise BodyError(413, f"The body holds more than {what}: send fewer spans at a time.")
     try:
         return ExportTraceServiceRequest.FromString(body)
     except DecodeError:

@@ -16,6 +16,7 @@ from spectrace import __version__
 from spectrace.analysis.summary import summarize
 from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.otlp.join import JoinStats
 from spectrace.otlp.receive import reasons_of
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
 from spectrace.server.requests import MAX_REQUESTS, Requests
@@ -23,6 +24,7 @@ from spectrace.server.state import (
     LOST_AFTER_S,
     Digest,
     Life,
+    LostCycles,
     LostSpans,
     RunFacts,
     RunState,
@@ -112,7 +114,8 @@ class Hub:
         self._lock = threading.Lock()
         self._waiting: list[Cycle] = []
         self._waiting_spans: list[OtherSpan] = []
-        self._lost_spans = 0
+        self._lost_cycles = self._lost_spans = 0
+        self._joined = JoinStats()
         self._refused: Counter[str] = Counter()
         self._retain_s = store.stats().retain_s
         source = Source.FILE if sink is None else Source.RECEIVED
@@ -133,7 +136,18 @@ class Hub:
                 problem="" if sink is None else sink.spans_problem,
                 refused=self._refused.total(),
                 reasons=reasons_of(self._refused),
+                unjoined=self._joined.lost,
+                evicted=self._joined.evicted,
+                partial=self._joined.partial,
             )
+
+    @property
+    def lost_cycles(self) -> LostCycles:
+        """Cycles that came here and are not stored; never waits."""
+        sink = self._sink
+        if sink is None:
+            return LostCycles(self._lost_cycles)
+        return LostCycles(self._lost_cycles + sink.lost_cycles, sink.problem)
 
     @property
     def is_behind(self) -> bool:
@@ -197,7 +211,7 @@ class Hub:
     def feed(self, cycles: Iterable[Cycle]) -> None:
         """Takes in cycles, new or amended, of runs that were put before.
 
-        It never waits; when nothing is passed on for long, the oldest are left out.
+        It never waits; when nothing is passed on for long, the oldest are lost.
         """
         now_s = self._clock_s()
         received = []
@@ -209,6 +223,7 @@ class Hub:
                     self._waiting.append(cycle)
                     if entry.source is Source.RECEIVED:
                         received.append(cycle)
+            self._lost_cycles += max(0, len(self._waiting) - _WAITING_CYCLES)
             del self._waiting[:-_WAITING_CYCLES]
         if received:
             self.meter.add(received)
@@ -224,6 +239,11 @@ class Hub:
         """Counts spans that were sent here and refused, by reason."""
         with self._lock:
             self._refused += refused
+
+    def tell_joined(self, stats: JoinStats) -> None:
+        """Takes in what has become of the spans of cycles so far."""
+        with self._lock:
+            self._joined = msgspec.structs.replace(stats)
 
     async def run(self) -> None:
         """Passes on and keeps the state fresh until it is cancelled."""
@@ -341,7 +361,7 @@ class Hub:
             algorithm=facts.algorithm,
             overlap=facts.overlap,
             device=facts.device,
-            lost=msgspec.structs.replace(facts.lost, stored=entry.stats.lost),
+            lost=msgspec.structs.replace(facts.lost, stored=self._lost_cycles + entry.stats.lost),
             timing=facts.timing,
             sample_every=facts.sample_every,
             skipped=facts.skipped,

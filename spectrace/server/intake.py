@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from spectrace.otlp.body import MAX_BODY_BYTES
 from spectrace.otlp.decode import SpanBatch
 from spectrace.otlp.join import CycleCollector, Received
 from spectrace.server.hub import Hub
+from spectrace.server.reading_thread import ReadingThread
 from spectrace.server.state import Source
 
 RETRY_S = 1
@@ -40,7 +40,7 @@ class Intake:
         self._hub = hub
         self._clock_s = clock_s
         self._collector = CycleCollector()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spectrace-otlp")
+        self._thread = ReadingThread("spectrace-otlp")
 
     @property
     def is_full(self) -> bool:
@@ -49,7 +49,7 @@ class Intake:
 
     async def decode(self, read: Callable[[], _Result]) -> _Result:
         """Does a piece of reading in the thread that is there for it."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        return await asyncio.wrap_future(self._thread.submit(read))
 
     def take(self, batch: SpanBatch) -> None:
         """Passes on what is whole; to be called within `decode` only."""
@@ -66,7 +66,7 @@ class Intake:
                 await asyncio.sleep(_TICK_S)
                 await self.decode(self._tick)
         finally:
-            self._thread.shutdown(wait=False)
+            self._thread.end()
 
     def _tick(self) -> None:
         self._pass_on(self._collector.tick(self._clock_s()))
@@ -74,5 +74,6 @@ class Intake:
     def _pass_on(self, received: Iterable[Received]) -> None:
         arrived = list(received)
         runs = {one.run.run_id: one.run for one in arrived}
+        self._hub.tell_joined(self._collector.stats)
         wanted = {key for key, run in runs.items() if self._hub.put_run(run, Source.RECEIVED)}
         self._hub.feed(one.cycle for one in arrived if one.run.run_id in wanted)

@@ -136,6 +136,18 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     stored: Stored
 
 
+class LostCycles(msgspec.Struct, frozen=True):
+    """Cycles of all runs that came here and are not stored.
+
+    Attributes:
+        lost: So many.
+        problem: Why the last of them could not be written, a sentence; empty where they could.
+    """
+
+    lost: int = 0
+    problem: str = ""
+
+
 class LostSpans(msgspec.Struct, frozen=True, kw_only=True):
     """Spans that were sent here and are not stored.
 
@@ -144,12 +156,18 @@ class LostSpans(msgspec.Struct, frozen=True, kw_only=True):
         problem: Why the last of them could not be written, a sentence; empty where they could.
         refused: Spans that were refused, and their sender was told so.
         reasons: Why, a sentence; empty where none was.
+        unjoined: Cycles of which spans came, but never their root, or none of their ranks.
+        evicted: Cycles that were put together no further, because too many spans waited.
+        partial: Times that a cycle was taken in without all of its spans, which may be late.
     """
 
     stored: int = 0
     problem: str = ""
     refused: int = 0
     reasons: str = ""
+    unjoined: int = 0
+    evicted: int = 0
+    partial: int = 0
 
 
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):

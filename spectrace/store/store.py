@@ -126,6 +126,16 @@ class CycleStore(ShelfReads):
             self._ask_to_write_if_due()
 
     @property
+    def lost_cycles(self) -> int:
+        """Cycles that were added and could not be stored; never waits."""
+        return self._lost + self._writer.refused
+
+    @property
+    def problem(self) -> str:
+        """Why the last cycles could not be written, or nothing; never waits."""
+        return self._problem
+
+    @property
     def lost_spans(self) -> int:
         """Spans of others that were added and could not be stored; never waits."""
         return self._lost_spans + self._writer.refused_spans
@@ -226,7 +236,7 @@ class CycleStore(ShelfReads):
         return msgspec.structs.replace(
             stats,
             retain_s=self._retain_s,
-            lost=self._lost + self._writer.refused,
+            lost=self.lost_cycles,
             lost_spans=self.lost_spans,
             problem=self._problem,
             spans_problem=self._spans_problem,

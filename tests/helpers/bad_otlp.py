@@ -136,6 +136,11 @@ def _claims_a_gibibyte(choose: random.Random, kind: str) -> Bad:
     return Bad("1 GiB claimed", body, {"content-type": kind}, frozenset({400}))
 
 
+def ten_million_attributes() -> bytes:
+    """One resource with empty attributes; 20 MB, of which gzip makes 19 KB."""
+    return _field(1, _field(1, b"\x0a\x00" * 10_000_000))
+
+
 def _empty_spans(choose: random.Random, kind: str) -> Bad:
     """Many more than can be: two or three bytes each."""
     count = choose.choice((500_000, 1_100_000))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
+from google.protobuf.descriptor import Descriptor
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ships no types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +35,10 @@ from spectrace.model import (
     Run,
     TimingMode,
 )
+from spectrace.otlp import body as body_module
 from spectrace.otlp import names
 from spectrace.otlp.body import JSON, MAX_BODY_BYTES, PROTOBUF
+from spectrace.otlp.bounds import MESSAGES
 from spectrace.otlp.decode import SpanBatch
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.receive import Answer, receive
@@ -466,6 +469,91 @@ def test_millions_of_empty_spans_are_refused_before_they_are_read() -> None:
     answer = receive(b"\x0a" + varint(len(scope)) + scope, PROTOBUF, None)
 
     assert (answer.status, answer.batch) == (413, None)
+
+
+def wrapped(inner: bytes, *numbers: int) -> bytes:
+    """A message within messages, each the only field of the one around it."""
+    for number in reversed(numbers):
+        inner = bytes([number << 3 | 2]) + varint(len(inner)) + inner
+    return inner
+
+
+def empties(number: int, count: int = 1_000_001) -> bytes:
+    """So many empty elements of the list with this number."""
+    return bytes([number << 3 | 2, 0]) * count
+
+
+SPAN = (1, 2, 2)
+VALUE = (*SPAN, 9, 2)  # of an attribute of a span
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        wrapped(empties(1), 1, 1),  # attributes of a resource
+        wrapped(empties(3), 1, 1, 3),  # texts of what a resource refers to
+        wrapped(empties(3), 1, 2, 1),  # attributes of a scope
+        wrapped(empties(9), *SPAN),
+        wrapped(empties(11), *SPAN),  # events
+        wrapped(empties(13), *SPAN),  # links
+        wrapped(empties(3), *SPAN, 11),  # their attributes
+        wrapped(empties(4), *SPAN, 13),
+        wrapped(empties(1), *VALUE, 5),  # values of an array
+        wrapped(empties(1), *VALUE, 6),  # pairs of a list of them
+        wrapped(empties(1), *VALUE, *(5, 1) * 20, 6),
+        wrapped(b"\x0a\x00" * 500_000, 1, 1) + wrapped(b"\x4a\x00" * 500_000, *SPAN),
+        wrapped(b"\x8a\x00\x00" * 1_000_001, 1, 1),  # each tag is a byte longer than need be
+        b"\x0b\x0c" + wrapped(empties(1), 1, 1),  # behind a group, which is skipped
+        wrapped(b"\x0a\x00" * 1_000_001 + b"\xff", 1, 1),  # malformed in the end
+    ],
+)
+def test_millions_of_empty_parts_are_refused_before_they_are_read(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """413 wherever they are in the body and however it says so; protobuf never sees it."""
+    monkeypatch.setattr(body_module, "ExportTraceServiceRequest", None)
+    answer = receive(body, PROTOBUF, None)
+
+    assert (answer.status, answer.batch) == (413, None)
+    assert "more than 1000000 attributes" in error(answer)
+
+
+@pytest.mark.parametrize("numbers", [(1,), (1, 1, 1)])
+def test_counting_ends_somewhere(numbers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """413 for millions of fields in no list: one resource, or one value, again and again."""
+    monkeypatch.setattr(body_module, "ExportTraceServiceRequest", None)
+    again = b"\x0a\x00" if len(numbers) == 1 else b"\x12\x00"
+    answer = receive(wrapped(again * 5_000_001, *numbers), PROTOBUF, None)
+
+    assert (answer.status, answer.batch) == (413, None)
+    assert "more than 5000000 fields" in error(answer)
+
+
+def test_as_many_parts_as_there_may_be_are_read() -> None:
+    """A million: the messages around them, three, count where they are in lists."""
+    body = wrapped(empties(9, 1_000_000 - 3), *SPAN)
+
+    assert receive(body, PROTOBUF, None).status == 200
+    assert receive(body + b"\x0a\x00", PROTOBUF, None).status == 413
+
+
+def test_every_list_of_otlp_is_counted() -> None:
+    """The table of lists and messages is that of the protocol, as its own package has it."""
+    found: dict[str, dict[int, str]] = {}
+
+    def look(message: Descriptor) -> None:
+        if message.name not in found:
+            inner = {one.number: one.message_type for one in message.fields if one.message_type}
+            found[message.name] = {number: of.name for number, of in inner.items()}
+            for one in inner.values():
+                look(one)
+
+    look(ExportTraceServiceRequest.DESCRIPTOR)
+    known = {
+        message: {number: name for number, (_, name) in fields.items() if name}
+        for message, fields in MESSAGES.items()
+    }
+    assert {name: known[name] for name in found} == found
 
 
 def test_a_body_with_as_many_spans_as_fit_is_read() -> None:

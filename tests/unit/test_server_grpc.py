@@ -17,12 +17,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from spectrace.errors import SpectraceError
+from spectrace.otlp import body
 from spectrace.server import grpc_receiver
 from spectrace.server.grpc_receiver import METHOD
 from spectrace.server.hub import Hub
 from spectrace.server.run import OtlpPorts, PageServer
 from spectrace.server.token import Token
 from spectrace.store.store import CycleStore
+from tests.helpers.bad_otlp import ten_million_attributes
 from tests.helpers.collector import Collector, collecting
 from tests.unit.test_store_round_trip import open_store
 
@@ -37,14 +39,18 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 
 
 def call(
-    to: Collector, message: bytes, method: str = METHOD, token: str | None = None
+    to: Collector,
+    message: bytes,
+    method: str = METHOD,
+    token: str | None = None,
+    timeout_s: float = 10,
 ) -> bytes | grpc.RpcError:
     """The answer to a message, or how it failed."""
     metadata = None if token is None else (("authorization", token),)
     with grpc.insecure_channel(to.grpc) as channel:
         export: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
         try:
-            return export(message, metadata=metadata, timeout=10)
+            return export(message, metadata=metadata, timeout=timeout_s)
         except grpc.RpcError as error:
             return error
 
@@ -58,6 +64,17 @@ def test_nothing_and_no_protobuf(collector: Collector) -> None:
     """An empty request is fine; what is none is never to be sent again."""
     assert call(collector, b"") == b""
     assert code_of(call(collector, b"\xff" * 9)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_ten_million_attributes_are_refused_before_they_are_read(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RESOURCE_EXHAUSTED without a time to come again: it is never to be sent again."""
+    monkeypatch.setattr(body, "ExportTraceServiceRequest", None)
+    refused = call(collector, ten_million_attributes(), timeout_s=60)
+    assert isinstance(refused, grpc.RpcError)
+    assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "send fewer spans" in (refused.details() or "")
 
 
 def test_spans_that_are_refused_are_counted_in_the_answer(collector: Collector) -> None:

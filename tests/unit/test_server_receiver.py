@@ -17,6 +17,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # ship
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from spectrace.otlp import body
 from spectrace.otlp.body import MAX_BODY_BYTES, PROTOBUF
 from spectrace.otlp.encode import Encoder
 from spectrace.server import intake, receiver
@@ -24,6 +25,7 @@ from spectrace.server.hub import Hub
 from spectrace.server.run import PageServer
 from spectrace.server.state import Source
 from spectrace.store.store import CycleStore
+from tests.helpers.bad_otlp import ten_million_attributes
 from tests.helpers.page import until
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
 
@@ -81,6 +83,19 @@ def test_what_is_no_otlp_is_refused(tmp_path: Path) -> None:
         assert (
             httpx.post(url, content=b"", headers={"content-type": "text/plain"}).status_code == 415
         )
+
+
+def test_ten_million_attributes_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """413 for 19 KB that would take the one thread that reads for half a minute."""
+    monkeypatch.setattr(body, "ExportTraceServiceRequest", None)
+    packed = gzip.compress(ten_million_attributes())
+    with receiving(tmp_path) as (url, _, _):
+        headers = HEADERS | {"content-encoding": "gzip"}
+        answer = httpx.post(url, content=packed, headers=headers, timeout=60)
+    assert answer.status_code == 413
+    assert "send fewer spans" in Status.FromString(answer.content).message
 
 
 def test_too_long_a_body_is_refused_before_it_has_come(tmp_path: Path) -> None:

@@ -165,8 +165,10 @@ describe("a state", () => {
   it("tells which spans are not stored, none where the server leaves that out", () => {
     const told = (changed: object) =>
       decodeState(JSON.stringify({ version: "1", runs: [], ...changed })).lostSpans;
-    expect(told({})).toEqual({ stored: 0, problem: "", refused: 0, reasons: "" });
-    const lost = { stored: 2, problem: "No room.", refused: 3, reasons: "Not stored: no id (3)." };
+    const joined = { unjoined: 0, evicted: 0, partial: 0 };
+    expect(told({})).toEqual({ stored: 0, problem: "", refused: 0, reasons: "", ...joined });
+    const spans = { stored: 2, problem: "No room.", refused: 3, reasons: "Not stored: no id (3)." };
+    const lost = { ...spans, unjoined: 4, evicted: 5, partial: 6 };
     expect(told({ lost_spans: lost })).toEqual(lost);
   });
 

@@ -186,6 +186,12 @@ export interface LostSpans {
   readonly refused: number;
   /** Why; empty where none was. */
   readonly reasons: string;
+  /** Cycles whose root or all of whose ranks never came. */
+  readonly unjoined: number;
+  /** Cycles that were put together no further, because too many spans waited. */
+  readonly evicted: number;
+  /** Times that a cycle was stored of which spans were late or never came. */
+  readonly partial: number;
 }
 
 /** Everything the server knows about itself. */
@@ -240,6 +246,9 @@ export function decodeState(json: string): ServerState {
       problem: text(lost, "problem", ""),
       refused: number(lost, "refused", 0),
       reasons: text(lost, "reasons", ""),
+      unjoined: number(lost, "unjoined", 0),
+      evicted: number(lost, "evicted", 0),
+      partial: number(lost, "partial", 0),
     },
   };
 }

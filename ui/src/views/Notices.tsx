@@ -98,7 +98,7 @@ function Unreachable() {
   );
 }
 
-/** What was sent here and is not stored, other than cycles. */
+/** What was sent here and is not stored, other than cycles that were whole. */
 function LostSpans() {
   const lost = server.value?.lostSpans;
   return (
@@ -112,6 +112,23 @@ function LostSpans() {
       {lost && lost.refused > 0 && (
         <Notice>
           <b class="bad">{plural(lost.refused, "span")} refused.</b> {lost.reasons}
+        </Notice>
+      )}
+      {lost && lost.unjoined > 0 && (
+        <Notice>
+          <b class="bad">{plural(lost.unjoined, "cycle")} not stored:</b> the root or all ranks
+          never came.
+        </Notice>
+      )}
+      {lost && lost.evicted > 0 && (
+        <Notice>
+          <b class="bad">{plural(lost.evicted, "cycle")} put together no further:</b> too many spans
+          waited for others.
+        </Notice>
+      )}
+      {lost && lost.partial > 0 && (
+        <Notice>
+          {plural(lost.partial, "time")} a cycle was stored of which spans were late or never came.
         </Notice>
       )}
     </>
