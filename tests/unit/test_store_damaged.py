@@ -131,6 +131,11 @@ def test_wrong_cycles_are_rows_like_others_to_those_who_ask_for_tables(
     reader(changed(tmp_path, sound, OF_CYCLES[kind]))
 
 
+def test_a_cycle_that_drafted_in_no_steps_can_be_reported_on(tmp_path: Path, sound: bytes) -> None:
+    """Nobody drafts in -3 steps: no rate is told for each of them."""
+    report(changed(tmp_path, sound, "UPDATE cycles SET steps = -3"))
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_flipped_bytes_are_damage_or_do_not_matter(
     tmp_path: Path, sound: bytes, reader: Callable[[Path], Any]
