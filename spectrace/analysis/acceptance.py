@@ -182,7 +182,9 @@ def _of_setting(
         accept_length=_length(rows, blocks, confidence),
         delivered_length=per_verify(rows["delivered"], rows, blocks, confidence),
         sglang_accept_length=delivered / verifies + _prefill_tokens(measures),
-        draft_acceptance_rate=correct / (verifies * setting.steps) if setting.topk == 1 else None,
+        draft_acceptance_rate=(
+            correct / (verifies * setting.steps) if setting.topk == 1 and setting.steps else None
+        ),  # no steps: a foreign recording can say so
         positions=positions(rows, depth, blocks, confidence),
         by_batch=tuple(
             _slice(_where(rows, rows["batch"] == batch), (batch, batch), confidence)

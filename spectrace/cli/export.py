@@ -16,8 +16,10 @@ from spectrace.cli.exporting import FileExporter, file_exporter
 from spectrace.cli.page_options import ForceOption, RecordingArgument
 from spectrace.cli.stopping import interrupted_by_signals
 from spectrace.cli.watched import Watched
+from spectrace.errors import SpectraceError
 from spectrace.store.extract import Extract
 from spectrace.store.publish import published, refuse_existing
+from spectrace.store.recording import files_of
 
 _SAMPLE_CYCLES = 200
 _LARGE_CYCLES = 2000  # from here on the size is estimated
@@ -41,8 +43,9 @@ def export(
 ) -> None:
     """Write a recording for Jaeger, an OTLP backend, Perfetto, Chrome, or as Parquet or CSV."""
     exporter = file_exporter(to)
-    path = output or file.with_name(file.name.removesuffix(".spectrace") + exporter.suffix)
+    path = output or beside(file, exporter.suffix)
     refuse_existing(path, force=force)
+    refuse_own(path, file)
     with interrupted_by_signals(), closing(Extract(file)) as extract:
         if extract.count >= _LARGE_CYCLES:
             size = estimate(exporter, file, path, extract.count)
@@ -65,6 +68,24 @@ def export(
             f"{numbers.count(watched.left_out)}.",
             err=True,
         )
+
+
+def beside(file: Path, suffix: str) -> Path:
+    """Where the export of a recording goes if nobody says: a folder as `.` has a name, too."""
+    named = file.resolve() if file.name in {"", ".."} else file
+    return named.parent / (named.name.removesuffix(".spectrace") + suffix)
+
+
+def refuse_own(path: Path, file: Path) -> None:
+    """Refuses to put an export in the place of what it is made from.
+
+    Raises:
+        SpectraceError: `path` is the recording, or one of its files.
+    """
+    if path.exists() and any(
+        part.exists() and path.samefile(part) for part in (file, *files_of(file))
+    ):
+        raise SpectraceError(f"{path} is the recording itself: choose another name for its export.")
 
 
 def estimate(exporter: FileExporter, file: Path, path: Path, count: int) -> int:

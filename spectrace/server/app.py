@@ -9,7 +9,8 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Response
+from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse
 
 from spectrace.analysis.run_report import report
@@ -64,6 +65,7 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lambda _: _running(hub, intake),
     )
+    app.add_exception_handler(SpectraceError, _said)
     app.include_router(_api(hub))
     if intake is not None:
         app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)
@@ -166,6 +168,11 @@ def _trace_key(text: str | None) -> TraceKey | None:
 def _check_run(hub: Hub, run_id: str) -> None:
     if not hub.knows(run_id):
         raise HTTPException(404, "There is no such run: /api/state lists those that there are.")
+
+
+async def _said(_: Request, error: Exception) -> Response:
+    """What the store refuses, as where a file is damaged: its sentence, as of other errors."""
+    return JSONResponse({"detail": str(error)}, status_code=500)
 
 
 def _json(body: bytes) -> Response:

@@ -14,6 +14,7 @@ import msgspec
 
 from spectrace import __version__
 from spectrace.analysis.summary import summarize
+from spectrace.errors import SpectraceError
 from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.otlp.join import JoinStats
@@ -287,6 +288,8 @@ class Hub:
                 await asyncio.to_thread(self.refresh)
                 self._forget_requests()
                 self.live.publish_state(self.encoded_state())
+            except SpectraceError as error:  # as where the store is damaged
+                _LOG.warning("%s", error)
             except Exception:  # noqa: BLE001 - the same holds for the state
                 _LOG.exception("The state could not be refreshed; it will be tried again.")
             took_s = time.monotonic() - began_s

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
+import numpy as np
 
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, OtherSpan, Run
@@ -19,7 +21,7 @@ from spectrace.store.recent import GroupKey
 from spectrace.store.source import OtherTrace, TraceKey
 
 if TYPE_CHECKING:  # it takes long to import, and most readers need none of it
-    from pyarrow import RecordBatchReader
+    from pyarrow import RecordBatch, RecordBatchReader
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -57,6 +59,9 @@ _COUNTED_ROWS = (
     "FROM ({})) GROUP BY id"
 )
 _NOT_OURS = "its tables are not those of spectrace"
+# What DuckDB raises at bytes that nobody wrote: most of it is its own, some that of C++ below it.
+_AT_DAMAGE = (duckdb.Error, RuntimeError, MemoryError, ValueError)
+_FULL_DISK = ("No space left", "File too large", "Could not write", "Failed to write")
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -96,6 +101,8 @@ class Database:
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
         self._versions: dict[str, int] = {}
+        self._directory = directory
+        self._paths: dict[str, Path] = {}
 
     def create(self, path: Path, name: str) -> None:
         """Makes a new file with empty tables.
@@ -112,6 +119,7 @@ class Database:
                 self._connection.execute(statement)
             self._connection.execute(f"CHECKPOINT {name}")
             self._versions[name] = schema.VERSION
+            self._paths[name] = path
         except duckdb.Error:
             self._connection.execute(f"DETACH DATABASE IF EXISTS {name}")
             for file in (path, log_of(path)):
@@ -123,12 +131,14 @@ class Database:
 
         Raises:
             SpectraceError: It is in use, damaged, or none of spectrace's.
+            KeyboardInterrupt: Somebody pressed Ctrl-C meanwhile.
         """
         option = " (READ_ONLY)" if read_only else ""
         try:
-            self._connection.execute(f"ATTACH {_text(path)} AS {name}{option}")
-            version = self._version(name)
-        except duckdb.Error as error:
+            with _interruptible():
+                self._connection.execute(f"ATTACH {_text(path)} AS {name}{option}")
+                version = self._version(name)
+        except _AT_DAMAGE as error:
             raise SpectraceError(_why_not(path, error)) from error
         if version not in range(1, schema.VERSION + 1):
             raise SpectraceError(
@@ -136,27 +146,71 @@ class Database:
                 f"version {schema.VERSION}: use the spectrace that wrote it, or a newer one."
             )
         self._versions[name] = version
+        self._paths[name] = path
+        try:
+            with _interruptible():
+                self._check_columns(name)
+        except _AT_DAMAGE as error:
+            raise SpectraceError(_why_not(path, error)) from error
 
     def _version(self, name: str) -> Any:
         # A view in the place of a table would run what its author thought of.
         tables = {
             table
-            for (table,) in self._rows(
-                "SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [name]
-            )
+            for (table,) in self._connection.execute(
+                "SELECT table_name FROM duckdb_tables() "
+                "WHERE database_name = ? AND schema_name = 'main'",
+                [name],
+            ).fetchall()
         }
         if not tables >= {*schema.OTHER_TABLES, *_ORDER}:
             raise duckdb.CatalogException(_NOT_OURS)
-        [(mark, version)] = self._rows(f"SELECT name, version FROM {name}.format", []) or [("", 0)]
+        marks = self._connection.execute(f"SELECT name, version FROM {name}.format").fetchall()
+        [(mark, version)] = marks or [("", 0)]
         if mark != schema.FORMAT:
             raise duckdb.CatalogException("it does not carry spectrace's mark")
         if isinstance(version, int) and schema.has(version, _SPANS) and _SPANS not in tables:
             raise duckdb.CatalogException(_NOT_OURS)
         return version
 
+    def _check_columns(self, name: str) -> None:
+        """Looks whether a file's columns are what those of its version are.
+
+        DuckDB knows of each column whether it has any NULL, so that no row has to be read.
+        """
+        found = {
+            (table, column): kind
+            for table, column, kind in self._connection.execute(
+                "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+                "WHERE database_name = ? AND schema_name = 'main'",
+                [name],
+            ).fetchall()
+        }
+        expected = [
+            (table, column)
+            for table, columns in (schema.TABLES | schema.OTHER_TABLES).items()
+            for column in columns
+            if column.since <= self._versions[name]
+        ]
+        for table, column in expected:
+            kind = found.get((table, column.name))
+            if kind != column.type:
+                raise duckdb.CatalogException(
+                    f"{table}.{column.name} is {kind or 'missing'} and should be {column.type}"
+                )
+        filled = [
+            f"SELECT '{table}.{column.name}' FROM {name}.{table} WHERE {column.name} IS NULL"
+            for table, column in expected
+            if table != _SPANS and not column.nullable  # those of others are read with care
+        ]
+        empty = self._connection.execute(f"{' UNION ALL '.join(filled)} LIMIT 1").fetchall()
+        if empty:
+            raise duckdb.ConstraintException(f"{empty[0][0]} is NULL in a row")
+
     def detach(self, name: str) -> None:
         """Closes a file, with all that was written in it."""
         self._connection.execute(f"DETACH {name}")
+        self._paths.pop(name, None)
 
     def checkpoint(self, name: str) -> None:
         """Moves what stands in the file's log into the file."""
@@ -191,10 +245,17 @@ class Database:
             self.insert(name, {"runs": batch(schema.OTHER_TABLES["runs"], rows)})
 
     def runs(self, name: str) -> list[Run]:
-        """The runs in a file, each once, in the order in which they came."""
+        """The runs in a file, each once, in the order in which they came.
+
+        Raises:
+            SpectraceError: The file is damaged.
+        """
         rows = self._rows(f"SELECT run_id, json FROM {name}.runs ORDER BY rowid", [])
         newest: dict[str, str] = dict(rows)
-        return [msgspec.json.decode(text, type=Run) for text in newest.values()]
+        try:
+            return [msgspec.json.decode(text, type=Run) for text in newest.values()]
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self._damaged(f"a run is none: {error}") from error
 
     def spans(self, name: str) -> dict[GroupKey, Span]:
         """What a file holds of each group."""
@@ -227,8 +288,17 @@ class Database:
         return since <= self._versions[name]
 
     def columns(self, query: str, parameters: Sequence[Any]) -> Batch:
-        """What a query gives, column by column; NULL must not be among it."""
-        return dict(self._connection.execute(query, parameters).fetchnumpy())
+        """What a query gives, column by column.
+
+        Raises:
+            SpectraceError: A file is damaged, or NULL is among it.
+        """
+        with self._reading():
+            columns = dict(self._connection.execute(query, parameters).fetchnumpy())
+        for column, cells in columns.items():
+            if np.ma.is_masked(cells):
+                raise self._damaged(f"{column} is NULL in a row")
+        return columns
 
     def note(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Makes a table of rows for the queries that follow, in place of one of that name.
@@ -328,7 +398,11 @@ class Database:
         return None if found is None else int(found)
 
     def load(self, name: str, ids: Collection[int]) -> dict[int, Cycle]:
-        """The cycles with these ids."""
+        """The cycles with these ids.
+
+        Raises:
+            SpectraceError: The file is damaged.
+        """
         if not ids:
             return {}
         bounds = [min(ids), max(ids), list(ids)]
@@ -342,7 +416,12 @@ class Database:
             )
             for table, order in _ORDER.items()
         }
-        return cycles_of(rows)
+        try:
+            return cycles_of(rows)
+        except KeyError as error:
+            raise self._damaged("a cycle has no ranks") from error
+        except ValueError as error:  # a word of a newer version, or of nobody
+            raise self._damaged(str(error)) from error
 
     def copy_newest(self, names: Sequence[str], target: str) -> None:
         """Copies every cycle of several files, in its newest version, and every span of others."""
@@ -371,7 +450,7 @@ class Database:
             f"SELECT run_id, group_name, number, id, start_ns, {place} AS file FROM {name}.cycles"
             for place, name in enumerate(names)
         )
-        self._connection.execute(
+        self._rows(
             "CREATE OR REPLACE TEMP TABLE newest AS "
             "SELECT max(id) AS id, arg_max(start_ns, id) AS start_ns, arg_max(file, id) AS file "
             f"FROM ({every}) GROUP BY run_id, group_name, number ORDER BY start_ns, id LIMIT ?",
@@ -386,16 +465,15 @@ class Database:
             f"SELECT trace_id, span_id, place, start_ns FROM {self._spans(name)}" for name in names
         )
         until = "true" if everything else "start_ns <= (SELECT max(start_ns) FROM temp.newest)"
-        self._connection.execute(
+        self._rows(
             "CREATE OR REPLACE TEMP TABLE noted_spans AS SELECT min(place) AS place "
-            f"FROM ({every}) WHERE {until} GROUP BY trace_id, span_id"
+            f"FROM ({every}) WHERE {until} GROUP BY trace_id, span_id",
+            [],
         )
 
     def stream_newest(self, names: Sequence[str], chunk: int) -> Iterator[Cycle]:
         """The cycles that were noted, by their starts; `chunk` of them are in memory at once."""
-        columns = self._connection.execute(
-            "SELECT id, file FROM temp.newest ORDER BY start_ns, id"
-        ).fetchnumpy()
+        columns = self.columns("SELECT id, file FROM temp.newest ORDER BY start_ns, id", [])
         for first in range(0, len(columns["id"]), chunk):
             ids, files = (columns[key][first : first + chunk].tolist() for key in ("id", "file"))
             cycles: dict[int, Cycle] = {}
@@ -409,9 +487,21 @@ class Database:
 
         Nothing else may be asked of the database until the reader is at its end.
         """
+        import pyarrow as pa  # noqa: PLC0415 - takes long, and most readers need none of it
+
         every = " UNION ALL ".join(self._newest_of(name, table) for name in names)
-        reader: RecordBatchReader = self._connection.sql(every).to_arrow_reader(rows)
-        return reader
+        with self._reading():
+            reader: RecordBatchReader = self._connection.sql(every).to_arrow_reader(rows)
+
+        def batches() -> Iterator[RecordBatch]:
+            while True:
+                with self._reading():
+                    batch = next(reader, None)
+                if batch is None:
+                    return
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
     def served_of_newest(self, names: Sequence[str]) -> Batch:
         """Of every cycle that was noted its time and what it gave to requests, by their ends."""
@@ -425,12 +515,11 @@ class Database:
             "ON q.id = c.id"
             for name in names
         )
-        return dict(
-            self._connection.execute(
-                "SELECT group_name, kind, batch_size, steps, topk, draft_tokens, start_ns, end_ns, "
-                "mode, probe_ns, ended_idle, incomplete, tokens::BIGINT AS tokens, verifies, "
-                f"correct_drafts::BIGINT AS correct_drafts FROM ({every}) ORDER BY end_ns"
-            ).fetchnumpy()
+        return self.columns(
+            "SELECT group_name, kind, batch_size, steps, topk, draft_tokens, start_ns, end_ns, "
+            "mode, probe_ns, ended_idle, incomplete, tokens::BIGINT AS tokens, verifies, "
+            f"correct_drafts::BIGINT AS correct_drafts FROM ({every}) ORDER BY end_ns",
+            [],
         )
 
     def count_newest(self, names: Sequence[str], table: str) -> int:
@@ -468,13 +557,42 @@ class Database:
         return f"(SELECT {self._selection(name, _SPANS)} WHERE false)"
 
     def _rows(self, query: str, parameters: list[Any]) -> list[Row]:
-        try:
+        with self._reading():
             return self._connection.execute(query, parameters).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """All reads go through here: what a damaged file does to them becomes a sentence.
+
+        Raises:
+            SpectraceError: A file is damaged, or there is no room on the disk to read it.
+            KeyboardInterrupt: Somebody pressed Ctrl-C meanwhile.
+        """
+        try:
+            with _interruptible():
+                yield
         except duckdb.OutOfMemoryException as error:
             raise SpectraceError(
                 f"What was asked of the store does not fit into {_SETTINGS['memory_limit']}: one "
                 "of its files is damaged, or none that spectrace wrote."
             ) from error
+        except (*_AT_DAMAGE, OSError) as error:  # OSError is what Arrow makes of them
+            reason = _first_line(error)
+            if any(words in reason for words in _FULL_DISK):
+                raise SpectraceError(
+                    f"{self._whose()} cannot be read, since there is no room beside it "
+                    f"({reason}): make room on that disk."
+                ) from error
+            raise self._damaged(reason) from error
+
+    def _damaged(self, reason: str) -> SpectraceError:
+        return SpectraceError(
+            f"{self._whose()} is damaged ({reason}): choose another file, or delete it."
+        )
+
+    def _whose(self) -> str:
+        paths = list(self._paths.values())
+        return str(paths[0]) if len(paths) == 1 else f"One of the files in {self._directory}"
 
     def close(self) -> None:
         """Closes all files."""
@@ -490,8 +608,25 @@ def _text(value: Path) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _why_not(path: Path, error: duckdb.Error) -> str:
-    reason = str(error).splitlines()[0]
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C during a query end it as it ends anything else: DuckDB has its own errors."""
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except (RuntimeError, OSError) as error:  # OSError where Arrow asked
+        if "Query interrupted" in str(error) or "INTERRUPT Error" in str(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _why_not(path: Path, error: Exception) -> str:
+    reason = _first_line(error)
     if "lock on file" in reason:
         return f"{path} is in use by another process: ask its owner, or wait until it has ended."
     if not path.exists():

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.store.columns import Batch
 from spectrace.store.database import Database
@@ -50,7 +49,7 @@ class Extract:
             self.count = self._database.note_newest(self._names, limit)
             self.first_ns = self._database.first_ns_of_newest(self._names)
             known = [run for name in self._names for run in self._database.runs(name)]
-        except SpectraceError:
+        except BaseException:
             self.close()
             raise
         self.runs: list[Run] = list({run.run_id: run for run in known}.values())

@@ -28,7 +28,7 @@ def open_recording(path: Path) -> CycleSource:
     try:
         for number, file in enumerate(files):
             recording.take_in(file, f"part_{number}")
-    except SpectraceError:
+    except BaseException:
         recording.close()
         raise
     return recording

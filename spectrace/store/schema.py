@@ -16,12 +16,14 @@ class Column(NamedTuple):
         type: DuckDB's type: BIGINT, BOOLEAN or VARCHAR.
         since: Version of the format that brought it.
         default: What it holds in the rows of an older file, in SQL.
+        nullable: Whether it may hold nothing in a row, NULL.
     """
 
     name: str
     type: str
     since: int = 1
     default: str = "NULL"
+    nullable: bool = False
 
 
 # `id` counts the versions of all cycles in the order in which they came: a cycle that was
@@ -42,11 +44,11 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("has_requests", "BOOLEAN"),
-        Column("padded_batch", "BIGINT", since=2),
-        Column("context_tokens_sum", "BIGINT", since=2),
-        Column("context_tokens_max", "BIGINT", since=2),
-        Column("queued", "BIGINT", since=2),
-        Column("running", "BIGINT", since=2),
+        Column("padded_batch", "BIGINT", since=2, nullable=True),
+        Column("context_tokens_sum", "BIGINT", since=2, nullable=True),
+        Column("context_tokens_max", "BIGINT", since=2, nullable=True),
+        Column("queued", "BIGINT", since=2, nullable=True),
+        Column("running", "BIGINT", since=2, nullable=True),
     ),
     "ranks": (
         Column("id", "BIGINT"),
@@ -60,7 +62,7 @@ TABLES = {
         Column("incomplete", "BOOLEAN"),
         Column("asked_mode", "VARCHAR", since=2, default="''"),  # empty where it is `mode`
         Column("late_switch", "BOOLEAN", since=2, default="false"),
-        Column("clock_error_ns", "BIGINT", since=2),
+        Column("clock_error_ns", "BIGINT", since=2, nullable=True),
         Column("device_incomplete", "BOOLEAN", since=2, default="false"),
     ),
     "phases": (
@@ -73,13 +75,13 @@ TABLES = {
         Column("start_ns", "BIGINT"),
         Column("end_ns", "BIGINT"),
         Column("of_cycle", "BIGINT"),
-        Column("graph", "BIGINT", since=2),  # 1 as a CUDA graph, 0 eagerly, NULL not known
+        Column("graph", "BIGINT", since=2, nullable=True),  # 1: CUDA graph, 0: eager
     ),
     "requests": (
         Column("id", "BIGINT"),
         Column("place", "BIGINT"),
         Column("request_id", "VARCHAR"),
-        Column("correct_drafts", "BIGINT"),
+        Column("correct_drafts", "BIGINT", nullable=True),
         Column("output_tokens", "BIGINT"),
         Column("overshoot", "BOOLEAN"),
         Column("health_check", "BOOLEAN"),

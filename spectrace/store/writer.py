@@ -246,16 +246,25 @@ class SliceWriter:
         Raises:
             SpectraceError: There is one and `force` is not given, or `path` cannot be written.
         """
-        with tempfile.TemporaryDirectory(prefix="saving-", dir=self._directory) as work:
-            whole = Path(work) / "whole.duckdb"
-            self._database.create(whole, "saving")
-            try:
-                self._database.copy_newest([part.name for part in self.shelf.slices], "saving")
-                self._database.put_runs("saving", self.shelf.runs())
-            finally:
-                self._database.detach("saving")
-            with published(path, force=force) as fresh:
-                shutil.copyfile(whole, fresh)
+        try:
+            with tempfile.TemporaryDirectory(prefix="saving-", dir=self._directory) as work:
+                whole = Path(work) / "whole.duckdb"
+                self._fill(whole)
+                with published(path, force=force) as fresh:
+                    shutil.copyfile(whole, fresh)
+        except (duckdb.Error, OSError) as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise SpectraceError(
+                f"{path} cannot be written ({reason}): make room where {self._directory} lies."
+            ) from error
+
+    def _fill(self, whole: Path) -> None:
+        self._database.create(whole, "saving")
+        try:
+            self._database.copy_newest([part.name for part in self.shelf.slices], "saving")
+            self._database.put_runs("saving", self.shelf.runs())
+        finally:
+            self._database.detach("saving")
 
     def close(self) -> None:
         """Closes all files; on a full disk their logs stay, and the next owner reads them."""

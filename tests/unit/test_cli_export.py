@@ -111,6 +111,33 @@ def test_nothing_is_overwritten_without_f(file: Path) -> None:
     assert out.read_text().startswith("{")
 
 
+@pytest.mark.parametrize("named", [".", "../store"])
+def test_a_store_is_exported_beside_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """Also by who stands in it and calls it `.`, which is no name."""
+    record(tmp_path / "made", [cycle_of(0, 1)], run_of(1))
+    store = (tmp_path / "made-store").rename(tmp_path / "store")
+    monkeypatch.chdir(store)
+    assert "1 cycles are in" in exported(named, "--to", "chrome")
+    assert (tmp_path / "store.chrome.json").exists()
+
+
+def test_a_recording_is_not_replaced_by_its_export(file: Path) -> None:
+    """Neither under its name, nor under another that leads to it, nor a slice of a store."""
+    before = file.read_bytes()
+    link = file.with_name("link")
+    link.symlink_to(file)
+    store = file.with_name("store")
+    store.mkdir()
+    part = store / "slice-00000000.duckdb"
+    part.write_bytes(before)
+    for source, out in ((file, file), (file, link), (store, part)):
+        with pytest.raises(SpectraceError, match="is the recording itself"):
+            exported(source, "--to", "chrome", "-f", "-o", out)
+    assert file.read_bytes() == part.read_bytes() == before
+
+
 def test_an_unknown_format_is_told_the_known_ones(file: Path) -> None:
     """An error of usage."""
     with pytest.raises(SpectraceError, match="chrome, csv, jaeger, otlp, parquet, perfetto") as no:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,30 @@ def test_a_file_that_came_meanwhile_stays_and_the_recording_is_kept(tmp_path: Pa
     assert str(kept) in str(refused.value)
     extract = Extract(kept)
     assert list(extract.cycles()) == [cycle_of(1)]
+    extract.close()
+
+
+def test_a_full_disk_at_the_end_keeps_what_was_collected(tmp_path: Path) -> None:
+    """The message says what happened and where it is kept, and that opens."""
+    path = tmp_path / "run.spectrace"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def on_a_full_disk() -> None:
+        with recorded(path, force=False, max_bytes=1 << 30) as store:
+            StoreTap(store).tell(run_of(), FACTS, ())
+            store.add(cycle_of(number) for number in range(300))
+            store.flush()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # it stands for the disk
+
+    try:
+        with pytest.raises(SpectraceError, match=r"cannot be written .* kept in") as refused:
+            on_a_full_disk()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    [kept] = tmp_path.iterdir()
+    assert str(kept) in str(refused.value)
+    extract = Extract(kept)
+    assert extract.count == 300
     extract.close()
 
 

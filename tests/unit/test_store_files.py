@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from spectrace.errors import SpectraceError
+from spectrace.store.database import Database
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
 from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
@@ -238,3 +242,28 @@ def test_a_slice_that_cannot_be_written_any_more_can_still_be_read(
             assert store.cycles(RUN_A) == [cycle_of(1)]
         store.add([cycle_of(3)])
         assert store.cycles(RUN_A) == [cycle_of(3), cycle_of(1)]
+
+
+_ENDLESS = "SELECT sum(hash(a.range)) AS id FROM range(1000000000) a, range(1000000000) b"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda database: database.columns(_ENDLESS, []),
+        lambda database: database._rows(_ENDLESS, []),
+        lambda database: database.read_newest(["part"], "cycles", 100).read_all(),
+    ],
+)
+def test_ctrl_c_ends_a_query_as_it_ends_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Database], object]
+) -> None:
+    """DuckDB makes an error of its own of it, which would be a traceback or call a file damaged."""
+    monkeypatch.setattr(Database, "_newest_of", lambda *_: _ENDLESS)
+    database = Database(tmp_path)
+    presses = threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        ask(database)
+    presses.join()
+    database.close()
