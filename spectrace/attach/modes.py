@@ -24,7 +24,7 @@ MODES = {
     TimingMode.SYNC: Mode.SYNC,
 }
 _REPLICA = re.compile(r" ?\bDP\d+")
-_MEASURED_S = 0.25
+MEASURED_S = 0.25  # for so long the speed of a server is measured
 _AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
 _Ringed = tuple[Rank, RingView]
 
@@ -56,6 +56,50 @@ class _Before(NamedTuple):
     @classmethod
     def of(cls, ring: RingView) -> _Before:
         return cls(ring.word(Word.CYCLES), ring.word(Word.CONTROLLER), ring.word(Word.MODE))
+
+
+class OutpacedError(SpectraceError):
+    """Somebody else decided while the speed of the server was measured, and has the say.
+
+    Args:
+        message: Who or what, and what to do now.
+        mode: The mode that they asked for; empty where they have taken control.
+    """
+
+    def __init__(self, message: str, mode: str = "") -> None:
+        super().__init__(message)
+        self.mode = mode
+
+
+class Asking:
+    """Begins to ask ranks for another mode: from now on the speed of their server is measured.
+
+    Args:
+        rings: The ranks and their rings, which stay open until they are asked.
+    """
+
+    def __init__(self, rings: Sequence[_Ringed]) -> None:
+        self._rings = rings
+        self._before = {rank.name: _Before.of(ring) for rank, ring in rings}
+
+    def ask(self, run: Run, mode: TimingMode, controls: Callable[[], bool]) -> list[Switch]:
+        """Asks them, to be called `MEASURED_S` later.
+
+        Args:
+            run: Their server.
+            mode: The new mode.
+            controls: Whether the reader that asks controls still.
+
+        Returns:
+            One entry for all ranks that step together.
+
+        Raises:
+            OutpacedError: Somebody else was quicker; none is asked then.
+        """
+        with _undisturbed(self._rings):
+            _refuse_who_was_slower(run, mode, self._rings, self._before, controls())
+            groups = _groups(run, self._rings).values()
+            return [_switch_group(members, self._before, MODES[mode]) for members in groups]
 
 
 def switch(
@@ -90,12 +134,9 @@ def switch(
     with _rings(run.ranks) as rings:
         if not take_control:
             _refuse_over_heads(run, *rings[0])
-        before = {rank.name: _Before.of(ring) for rank, ring in rings}
-        sleep(_MEASURED_S)
-        with _undisturbed(rings):
-            _refuse_who_was_slower(run, mode, rings, before, controls())
-            groups = _groups(run, rings).values()
-            return [_switch_group(members, before, MODES[mode]) for members in groups]
+        asking = Asking(rings)
+        sleep(MEASURED_S)
+        return asking.ask(run, mode, controls)
 
 
 def asked_of(run: Run) -> TimingMode | None:
@@ -149,7 +190,7 @@ def _groups(run: Run, rings: Iterable[_Ringed]) -> dict[str, list[_Ringed]]:
 def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int) -> Switch:
     ran = max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
     newest = max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
-    a_second = math.ceil(ran / _MEASURED_S)
+    a_second = math.ceil(ran / MEASURED_S)
     # A server that was idle since it is traced has not told its number: its next cycle it is.
     from_cycle = newest + max(_AHEAD_CYCLES, a_second) if newest else 0
     for _, ring in members:
@@ -158,7 +199,7 @@ def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int)
         ranks=tuple(rank.name for rank, _ in members),
         from_cycle=from_cycle,
         newest_cycle=newest,
-        cycles_per_s=ran / _MEASURED_S,
+        cycles_per_s=ran / MEASURED_S,
     )
 
 
@@ -226,16 +267,17 @@ def _refuse_who_was_slower(
         was, found = before[rank.name], _Before.of(ring)
         if found.controller != was.controller or not still_controls:
             whoever = str(readers.controller(ring) or "nobody")
-            raise SpectraceError(
+            raise OutpacedError(
                 f"Since a moment ago {whoever} controls how server {run.server_pid} is timed: it "
                 f"was left alone, and {mode.value} was not asked for. `spectrace status` shows how "
                 "it is timed now."
             )
         if found.mode != was.mode:
-            raise SpectraceError(
+            raise OutpacedError(
                 f"Somebody else has just switched rank {rank.name} of server {run.server_pid} to "
                 f"{_name_in(found.mode)}: {mode.value} was not asked for. Run this again if it is "
-                f"to be {mode.value}."
+                f"to be {mode.value}.",
+                _name_in(found.mode),
             )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from spectrace.attach import discover, inject, leave, readers, ring_file
 from spectrace.attach.handle import Attached, Options, TakenOut
+from spectrace.attach.held_mode import HeldMode
 from spectrace.attach.late import LateRanks
 from spectrace.attach.pulse import Activity
 from spectrace.attach.traced_rank import TracedRank
@@ -202,6 +203,7 @@ class TraceSession:
         self._controlled = True  # at the last look
         self._injector = injector
         self._options = options or Options()
+        self._held_mode = HeldMode(self._options.mode)
         self._timeout_s = timeout_s
         self._assembler = Assembler(run)
         self._traced: list[TracedRank] = []
@@ -253,13 +255,18 @@ class TraceSession:
     def _follow_control(self) -> None:
         """Who controls the first rank controls all of them."""
         first, *others = self._traced
+        asked = first.asked_mode  # before: who takes control does so before asking for a mode
         first.inherit_control()
         if first.controls:
             for other in others:
                 other.take_control()
-        if first.controls is not self._controlled:
-            self._controlled = first.controls
+        controls, came = first.controls, first.controls and not self._controlled
+        if controls is not self._controlled:
+            self._controlled = controls
             self._news.append(change_of_control(self._read_facts()))
+        self._news += self._held_mode.follow(
+            self._run, self._traced, asked, controls=controls, came=came, now_s=time.monotonic()
+        )
 
     def _look_for_late_ranks(self) -> None:
         for rank in self._late.look(self._run, time.monotonic()):

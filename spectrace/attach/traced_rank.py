@@ -11,7 +11,7 @@ from spectrace.attach.pulse import Pulse
 from spectrace.attach.ways import Way
 from spectrace.collect.reader import Record, RingReader
 from spectrace.collect.ring_view import RingView
-from spectrace.probe.layout import QUIET_NS, Word
+from spectrace.probe.layout import QUIET_NS, Word, split_mode
 
 
 class TracedRank:
@@ -56,6 +56,11 @@ class TracedRank:
     def controls(self) -> bool:
         """Whether we decide how it is timed."""
         return self.view.word(Word.CONTROLLER) == self.attached.key
+
+    @property
+    def asked_mode(self) -> int:
+        """The mode that it was last asked for, one of `layout.Mode`."""
+        return split_mode(self.view.word(Word.MODE))[0]
 
     def take_control(self) -> None:
         """Decides from now on."""

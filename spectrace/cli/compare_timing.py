@@ -19,25 +19,25 @@ from rich.console import Console
 from spectrace.analysis.timing_report import Comparison
 from spectrace.attach import modes, ring_file
 from spectrace.attach.handle import Options
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import OutpacedError, Switch
 from spectrace.attach.session import End, TraceSession, controller_of
 from spectrace.attach.ways import Method
 from spectrace.cli import numbers
 from spectrace.cli.attach import SERVER_DIED, find
-from spectrace.cli.figures import removal_lines, stall_lines
+from spectrace.cli.figures import of_the_living, removal_lines, stall_lines, who_ended
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption, duration_option
 from spectrace.cli.progress import progress_on
 from spectrace.cli.report import removal_of
 from spectrace.cli.stopping import Stop, stop_on_signals
 from spectrace.cli.timing_page import page
-from spectrace.cli.timing_run import Glance, Progress, TimingRun, Wish
+from spectrace.cli.timing_run import ComparisonEnd, Glance, Progress, TimingRun, Wish
 from spectrace.cli.timing_table import render
 from spectrace.cli.timing_words import sentences
 from spectrace.cli.trace_options import MethodOption, PidArgument, TakeControlOption, UrlOption
 from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
-from spectrace.store.publish import published, refuse_existing
+from spectrace.store.publish import published, refuse_unwritable
 
 _DURATION: Any = "2m"  # Any: typer sends a default through the option's parser as well
 _PRECISION: Any = "1%"
@@ -81,7 +81,7 @@ class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
         device: Such as `cuda`.
         seed: Of the order of blocks.
         duration_s: How long it took.
-        end: Why it ended, if not by itself: see `attach.session.End`.
+        end: Why it ended, if not by itself: see `timing_run.ComparisonEnd`.
         comparison: What was found.
     """
 
@@ -92,7 +92,7 @@ class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     seed: int
     duration_s: float
-    end: End | None
+    end: ComparisonEnd | None
     comparison: Comparison
 
 
@@ -193,9 +193,7 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
             exit_code=2,
         )
     if html is not None:
-        if not html.parent.is_dir():
-            raise SpectraceError(f"{html} cannot be written: there is no folder {html.parent}.")
-        refuse_existing(html, force=force)
+        refuse_unwritable(html, force=force)
     console = Console(stderr=True) if json else OutputConsole()
     progress = progress_on(console)
     wish = Wish(duration, cycles, precision, plain_decode, seed)
@@ -248,7 +246,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
                 "--take-control."
             )
         timing = TimingRun(session, _switcher(session), wish, progress, stop)
-        with _as_it_was(session, progress):
+        with _as_it_was(session, timing, progress):
             try:
                 glance = timing.look()
                 if glance is not None:
@@ -263,7 +261,10 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     removals = tuple(
         removal_of(rank.name, out) for rank, out in zip(facts.ranks, outs, strict=True)
     )
-    for line in (*stall_lines(tuple(session.stall()), over=True), *removal_lines(removals)):
+    died = end is End.SERVER_DIED
+    how = (who_ended(facts.ranks),) if died else ()
+    living = of_the_living(removals, facts.ranks) if died else removals
+    for line in (*stall_lines(tuple(session.stall()), over=True), *how, *removal_lines(living)):
         progress.note(line)
     found = timing.result()
     result = TimingResult(
@@ -274,13 +275,19 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
         device=facts.device,
         seed=wish.seed,
         duration_s=timing.passed_s(),
-        end=end,
-        comparison=msgspec.structs.replace(found, sentences=sentences(found)),
+        end=ComparisonEnd(end.value) if end is not None else timing.outpaced,
+        comparison=msgspec.structs.replace(found, sentences=(*sentences(found), *_cut_off(how))),
     )
-    if end is End.SERVER_DIED:
+    if died:
         return result, SERVER_DIED
     kept = not all(removal.removed or removal.left_to for removal in removals)
     return result, _KEPT_THE_PROBE if kept else 0
+
+
+def _cut_off(how: tuple[str, ...]) -> Iterator[str]:
+    """Says in the report what ended the server, if anything did."""
+    for sentence in how:
+        yield f"{sentence} All this is of what came until then."
 
 
 def _switcher(
@@ -301,10 +308,10 @@ def _switcher(
 
 
 @contextmanager
-def _as_it_was(session: TraceSession, progress: Progress) -> Iterator[None]:
+def _as_it_was(session: TraceSession, timing: TimingRun, progress: Progress) -> Iterator[None]:
     """Has the server timed as before at the end, for whoever reads on or comes just then.
 
-    Where somebody has taken control they time it as they like.
+    Where somebody has taken control, or asked for a mode, they time it as they like.
     """
     before = None
     with suppress(SpectraceError):  # it has ended at once
@@ -312,9 +319,13 @@ def _as_it_was(session: TraceSession, progress: Progress) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None and session.end is None and session.facts().controls:
+        ours = timing.outpaced is None and session.facts().controls
+        if before is not None and session.end is None and ours:
             try:
                 _switcher(session)(before, time.sleep)
+            except OutpacedError as error:
+                whose = f"in mode {error.mode}" if error.mode else "to whoever took control"
+                progress.note(f"The server is left {whose}: somebody else has just asked for it.")
             except SpectraceError as error:
                 if session.end is None:  # else the probe has just been taken out
                     progress.note(str(error))

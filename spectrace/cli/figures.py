@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spectrace.analysis.summary import Summary
 from spectrace.attach.pulse import Activity
-from spectrace.attach.session import SessionFacts, Stall, controller_of, standing_still
+from spectrace.attach.session import RankState, SessionFacts, Stall, controller_of, standing_still
 from spectrace.cli import numbers
 from spectrace.cli.report import Exported, Removal, Report
 from spectrace.model import TimingMode
@@ -57,18 +57,22 @@ def nothing_seen(report: Report) -> str:
 
 def death_line(report: Report) -> str:
     """That the server has ended, or which of its ranks did first."""
-    ranks = report.session.ranks
+    return f"{who_ended(report.session.ranks)} What was measured until then:"
+
+
+def who_ended(ranks: Sequence[RankState]) -> str:
+    """That a server has ended, or which of its ranks did first, in a sentence."""
     dead = [f"{rank.name} (process {rank.pid})" for rank in ranks if not rank.alive]
     if len(dead) in (0, len(ranks)):
-        return "The server has ended. What was measured until then:"
+        return "The server has ended."
     have = "has" if len(dead) == 1 else "have"
-    return f"{listed(dead)} of the server {have} ended. What was measured until then:"
+    return f"{listed(dead)} of the server {have} ended."
 
 
-def of_the_living(report: Report) -> tuple[Removal, ...]:
+def of_the_living(removals: Sequence[Removal], ranks: Sequence[RankState]) -> tuple[Removal, ...]:
     """How leaving went in the ranks whose process runs: of the others there is nothing to say."""
-    living = {rank.name for rank in report.session.ranks if rank.alive}
-    return tuple(removal for removal in report.removals if removal.rank in living)
+    living = {rank.name for rank in ranks if rank.alive}
+    return tuple(removal for removal in removals if removal.rank in living)
 
 
 def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:

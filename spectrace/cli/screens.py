@@ -103,7 +103,8 @@ class LineScreen:
         if report.end is not None:
             self.say(_ENDS.get(report.end) or figures.death_line(report))
         if report.end is not End.TAKEN_OUT:
-            for line in figures.removal_lines(figures.of_the_living(report)):
+            living = figures.of_the_living(report.removals, report.session.ranks)
+            for line in figures.removal_lines(living):
                 self.say(line)
 
     def whole(self, report: Report) -> RenderableType:

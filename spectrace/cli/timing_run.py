@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from statistics import median
 from typing import Protocol, TypeVar
@@ -16,7 +17,8 @@ from spectrace.analysis.block_plan import Plan, Turn
 from spectrace.analysis.samples import WARM_UP_CYCLES
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import OutpacedError, Switch
+from spectrace.attach.pulse import Activity
 from spectrace.attach.session import controller_of, standing_still
 from spectrace.cli import numbers
 from spectrace.cli.block_ledger import BlockLedger
@@ -101,6 +103,16 @@ class Glance:
         return min(1.0, (self.works_ms + self.mixed_ms) / self.cycle_ms)
 
 
+class ComparisonEnd(str, Enum):
+    """Why a comparison ended early: with the session, as `attach.session.End`, or else."""
+
+    SERVER_DIED = "server_died"
+    TAKEN_OUT = "taken_out"
+    PROBE_FAILED = "probe_failed"
+    LOST_CONTROL = "lost_control"  # another spectrace has taken it
+    SWITCHED = "switched"  # somebody else asked for a mode just then
+
+
 class Progress(Protocol):
     """Where people see how far it is."""
 
@@ -127,6 +139,8 @@ class TimingRun:
 
     Attributes:
         ledger: What came of the blocks.
+        outpaced: Why it ended because of somebody else who times the server now; None where it
+            did not.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
@@ -148,7 +162,10 @@ class TimingRun:
         self._start_ns = self._clock.now_ns()
         self._rounds = 0  # whole ones
         self._least_rounds = _LEAST_ROUNDS
-        self._lost_control = False
+        self.outpaced: ComparisonEnd | None = None
+        self._place = ""  # where it stands, as people see it
+        self._cycle_ns = self._start_ns  # when the last cycle came
+        self._told_pause = False
         self._asks = False
         self._glance: Glance | None = None
         self._modes: tuple[TimingMode, ...] = ()  # that are compared
@@ -199,15 +216,26 @@ class TimingRun:
             return
         for sentence in self._what_does_not_fit(plan.turns_per_round):
             self._progress.note(sentence)
+        self._place = "before the first block"
         try:
             self._come_to(self._ask(plan.lead_in))
             for number, turn in enumerate(plan.turns()):
                 if self.is_over() or not self._block(number, turn, plan.turns_per_round):
                     return
-        except (
-            SpectraceError
-        ) as error:  # the probe was taken out from elsewhere, or the server ends
+        except OutpacedError as error:
+            self._end_outpaced(error)
+        except SpectraceError as error:  # the probe was taken out from elsewhere, the server ends
             self._progress.note(str(error))
+
+    def _end_outpaced(self, error: OutpacedError) -> None:
+        if self.is_over() and self.outpaced is not None:
+            return  # it has said who has taken control
+        self.outpaced = ComparisonEnd.SWITCHED if error.mode else ComparisonEnd.LOST_CONTROL
+        who = f"mode {error.mode}" if error.mode else "the hands of whoever took control"
+        self._progress.note(
+            f"Somebody else has decided how the server is timed while the comparison was about to: "
+            f"it ends here, and leaves the server in {who}. Compare again when nobody switches it."
+        )
 
     def _what_does_not_fit(self, turns_per_round: int) -> Iterator[str]:
         """Says what of the wish cannot be: fewer rounds than the least say nothing."""
@@ -234,7 +262,8 @@ class TimingRun:
 
     def _block(self, number: int, turn: Turn, turns_per_round: int) -> bool:
         """Begins one, which ends the one before; False where that was the last one."""
-        self._progress.at(self._where(number, turn, turns_per_round))
+        self._place = self._where(number, turn, turns_per_round)
+        self._progress.at(self._place)
         switches = self._ask(turn.mode)
         self.ledger.begin(number, turn, switches)
         self._come_to(switches)
@@ -273,7 +302,38 @@ class TimingRun:
         self.ledger.add(cycles)
         for sentence in self._session.news():
             self._progress.note(sentence)
+        self._tell_pause(came=bool(cycles))
         return cycles
+
+    def _tell_pause(self, *, came: bool) -> None:
+        """Says between blocks that no cycle comes any more, once, and where it goes on."""
+        now_ns = self._clock.now_ns()
+        if came:
+            self._cycle_ns = now_ns
+            if self._told_pause:
+                self._told_pause = False
+                self._progress.at(self._place)
+        elif (
+            self._place
+            and not self._told_pause
+            and now_ns - self._cycle_ns > _IDLE_AFTER_S * _NS_PER_S
+            and self._session.end is None
+        ):
+            self._told_pause = True
+            self._progress.note(" ".join(self._why_paused()))
+            self._progress.at(f"{self._place} · waiting: no cycle comes")
+
+    def _why_paused(self) -> Sequence[str]:
+        facts = self._session.facts()
+        if still := standing_still(facts):
+            return still
+        idle = any(rank.activity is Activity.IDLE for rank in facts.ranks if rank.alive)
+        why = "the server is idle" if idle else "the server is idle, or within a long one"
+        sentence = (
+            f"No cycle has come for {_IDLE_AFTER_S:.0f} s: {why}. The comparison goes on with "
+            "the next one, and its time runs on."
+        )
+        return [sentence]
 
     def keep_reading(self) -> None:
         """One look at what has come; for whoever waits for something else meanwhile."""
@@ -297,15 +357,15 @@ class TimingRun:
         """Whether the comparison is to end here, whatever the intervals are."""
         facts = self._session.facts()
         self._note_device(facts.timing)
-        if not facts.controls and not self._lost_control:
-            self._lost_control = True
+        if not facts.controls and self.outpaced is None:
+            self.outpaced = ComparisonEnd.LOST_CONTROL
             self._progress.note(
                 f"{controller_of(facts).capitalize()} has taken control of the server, and times "
                 "it as it likes: the comparison ends here."
             )
         return (
             self._stop.requested
-            or self._lost_control
+            or self.outpaced is not None
             or self._session.end is not None
             or self.passed_s() >= self._wish.duration_s
         )

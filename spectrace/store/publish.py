@@ -47,6 +47,27 @@ def refuse_existing(path: Path, *, force: bool) -> None:
         raise _exists(path)
 
 
+def refuse_unwritable(path: Path, *, force: bool) -> None:
+    """Refuses a file that `published` could not put in its place, before any work is done.
+
+    Raises:
+        SpectraceError: It is a folder, its own folder is missing or takes no files, or there is
+            something and `force` is not given.
+    """
+    if path.is_dir():
+        raise SpectraceError(f"{path} is a folder: name a file in it, such as {path / path.name}.")
+    if not path.parent.is_dir():
+        raise SpectraceError(f"{path} cannot be written: there is no folder {path.parent}.")
+    refuse_existing(path, force=force)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent):
+            pass
+    except OSError as error:
+        raise SpectraceError(
+            f"{path} cannot be written: {error.strerror or error}. Name a file in another folder."
+        ) from error
+
+
 def _exists(path: Path) -> SpectraceError:
     return SpectraceError(f"{path} exists: choose another name, or replace it with -f.")
 

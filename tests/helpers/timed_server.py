@@ -154,6 +154,10 @@ class TimedServer:
         self._mode, self._next = TimingMode.DEVICE, (TimingMode.DEVICE, 0)
         self._number, self._at_ns = 0, round(self.idle_s * 1e9)
 
+    def pause(self, seconds: float) -> None:
+        """No cycle comes for so long behind the one that is running."""
+        self._at_ns += round(seconds * 1e9)
+
     def poll(self) -> list[Cycle]:
         """The cycles that have ended since."""
         self.looked()

@@ -197,6 +197,24 @@ def test_a_server_that_dies_meanwhile_leaves_what_there_is(worker: FakeWorker) -
     assert json.loads(output)["end"] == "server_died"
 
 
+def test_the_end_of_the_server_is_said(worker: FakeWorker, tmp_path: Path) -> None:
+    """In the terminal and on the page; nobody claims that the server goes on."""
+    page = tmp_path / "timing.html"
+    process = start("compare-timing", str(worker.pid), "--yes", "--html", str(page))
+    first_line_with(process, "One of 4 blocks")
+    os.kill(worker.pid, signal.SIGKILL)
+    output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 3, errors
+    said = " ".join(output.split())
+    text = re.sub(r"<script.*?</script>|<[^>]+>", " ", page.read_text("utf-8"), flags=re.DOTALL)
+    text = " ".join(text.split())
+    assert "The server has ended. All this is of what came until then." in text
+    assert "The server has ended." in said
+    for shown in (said, text):
+        assert "goes on without it" not in shown
+        assert "The probe is out" not in shown
+
+
 def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
     """It is told who controls the server, and that one goes on; with --take-control it can."""
     first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")

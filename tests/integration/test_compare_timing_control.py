@@ -7,14 +7,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from spectrace.attach import ring_file
+from spectrace.attach import discover, modes, ring_file
 from spectrace.cli.status import look_at
 from spectrace.collect.ring_view import RingView
-from spectrace.model import Rank
+from spectrace.model import Rank, TimingMode
 from spectrace.probe.layout import Mode, Word, split_mode
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.fake_worker import FakeWorker
@@ -54,13 +55,19 @@ def until_asked(pids: Collection[int], mode: int) -> None:
 
 def asked_of(pid: int) -> int | None:
     """The mode in a rank's control word; None where it is not traced."""
+    word = word_of(pid)
+    return None if word is None else split_mode(word)[0]
+
+
+def word_of(pid: int) -> int | None:
+    """A rank's control word: a mode, and the cycle from which on; None where it is not traced."""
     try:
         view = RingView(ring_file.ring_path(pid))
     except FileNotFoundError:
         return None
-    asked, _ = split_mode(view.word(Word.MODE))
+    word = view.word(Word.MODE)
     view.close()
-    return asked
+    return word
 
 
 def compare(pid: int, *options: str) -> subprocess.Popen[str]:
@@ -139,3 +146,72 @@ def test_a_rank_that_came_late_is_timed_as_the_others(tmp_path: Path) -> None:
         assert {mode_of(pid) for pid in server.pids.values()} == {"host"}
         end(first)
         assert server.untouched()
+
+
+def test_who_had_control_ends_sync_of_one_that_was_killed(tmp_path: Path) -> None:
+    """All ranks are asked for the host's clock again, from one cycle on, and a line says so."""
+    with SimulatedServer(tmp_path, "TP0", "TP1") as server:
+        first = start("attach", str(server.pid), "--no-page", "--timing", "host")
+        first_line_with(first, "cycles/s")
+        pids = server.pids.values()
+        comparing = compare(server.pids["TP0"], "--take-control")
+        until_asked(pids, Mode.SYNC)
+        kill(comparing)
+        until_asked(pids, Mode.HOST)
+        time.sleep(_BEHIND_A_SWITCH_S)
+        assert len({word_of(pid) for pid in pids}) == 1
+        assert {asked_of(pid) for pid in pids} == {Mode.HOST}
+        said = " ".join(end(first).split())
+        assert "asked for mode host now, as when this spectrace last controlled it" in said
+        assert server.untouched()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Ends a command that can do nothing about it."""
+    process.kill()
+    process.communicate(timeout=TIMEOUT_S)
+
+
+def test_who_only_read_along_ends_sync_of_one_that_was_killed(worker: FakeWorker) -> None:
+    """It has never controlled and asked for nothing: the server is timed without slowing it."""
+    comparing = compare(worker.pid)
+    late = start("attach", str(worker.pid), "--no-page")
+    first_line_with(late, "cycles/s")
+    until_timed([worker.pid], ["sync"])
+    kill(comparing)
+    until_timed([worker.pid], ["device"])
+    assert "asked for mode device now" in " ".join(end(late).split())
+
+
+def test_a_mode_that_a_person_asks_for_meanwhile_stays(worker: FakeWorker) -> None:
+    """Where it comes just when the comparison was about to ask: that one ends and says why.
+
+    A person who asks again and again hits such a moment, and stops when the comparison has ended.
+    """
+    comparing = start("compare-timing", str(worker.pid), "--yes", "--json", "--duration", "60s")
+    late = None
+    try:
+        until_asked([worker.pid], Mode.OFF)
+        late = start("attach", str(worker.pid), "--no-page", "--json")
+        first_line_with(late, '"final":false')
+        run = discover.find_by_pid(worker.pid)
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            ended = beside.submit(line_of_errors, comparing, "it ends here")
+            while not ended.done():
+                modes.switch(run, TimingMode.HOST, lambda _: None, take_control=True)
+                time.sleep(_LOOK_S)
+        assert "mode host" in ended.result()
+        output, errors = comparing.communicate(timeout=TIMEOUT_S)
+        assert comparing.returncode == 0, errors
+        assert json.loads(output)["end"] == "switched"
+        time.sleep(_BEHIND_A_SWITCH_S)
+        assert asked_of(worker.pid) == Mode.HOST
+    finally:
+        if late is not None:
+            end(late)
+
+
+def line_of_errors(process: subprocess.Popen[str], text: str) -> str:
+    """Waits for a line on stderr, or for its end."""
+    assert process.stderr is not None
+    return next((line for line in process.stderr if text in line), "")

@@ -43,12 +43,21 @@ def test_a_precision_is_a_share(text: str) -> None:
 
 
 def test_a_page_is_not_written_over_what_is_there(tmp_path: Path) -> None:
-    """That is said before anything is measured, and so is a folder that is missing."""
+    """That is said before anything is measured, as is what cannot be written; nothing is left."""
     there = tmp_path / "there.html"
     there.write_text("x")
-    for path, says in ((there, "exists"), (tmp_path / "no" / "x.html", "no folder")):
+    refused = (
+        (there, "exists"),
+        (tmp_path / "no" / "x.html", "no folder"),
+        (tmp_path, "is a folder: name a file in it"),
+        (Path("/proc/x.html"), "cannot be written"),  # not even by root
+    )
+    for path, says in refused:
         done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "--html", str(path)])
         assert says in str(done.exception)
+    done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "-f", "--html", str(tmp_path)])
+    assert "is a folder" in str(done.exception)
+    assert [file.name for file in tmp_path.iterdir()] == ["there.html"]
 
 
 def test_the_announcement_says_what_sync_costs_at_most() -> None:

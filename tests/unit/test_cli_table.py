@@ -382,7 +382,7 @@ def test_a_rank_that_ended_alone_is_named(dead: tuple[int, ...], said: str) -> N
     report = msgspec.structs.replace(report, end=End.SERVER_DIED, removals=removals)
     line = figures.death_line(report)
     assert line.startswith(said.format(pid=both[1].pid))
-    living = [removal.rank for removal in figures.of_the_living(report)]
+    living = [removal.rank for removal in figures.of_the_living(removals, ranks)]
     assert living == [one.name for one in ranks if one.alive]
 
 

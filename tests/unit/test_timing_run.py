@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from spectrace.analysis.timing_report import Comparison
+from spectrace.attach.modes import OutpacedError
 from spectrace.attach.session import End
 from spectrace.cli.stopping import Stop
-from spectrace.cli.timing_run import TimingRun, Wish, glance_of
+from spectrace.cli.timing_run import ComparisonEnd, TimingRun, Wish, glance_of
 from spectrace.cli.timing_words import sentences
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Phase, PhaseName, TimingMode
@@ -117,6 +118,43 @@ def test_an_idle_server_is_told_and_waited_for() -> None:
     assert found.rounds == 2
 
 
+@pytest.mark.parametrize(("pause_s", "told"), [(1.5, 0), (10.0, 1)])
+def test_a_server_that_becomes_idle_in_the_midst_is_told(pause_s: float, told: int) -> None:
+    """Once, after 2 s, in lines and where it stands; that place comes back with the cycles."""
+    run = Run(cycles=240, precision=1e-9)
+    server = run.server
+    server.meanwhile = lambda number: server.pause(pause_s) if number == 500 else None
+    found = run.whole()
+    assert sum("No cycle has come for 2 s" in note for note in run.told.notes) == told
+    waiting = [at for at, place in enumerate(run.told.places) if "no cycle comes" in place]
+    assert len(waiting) == told
+    for at in waiting:
+        before, after = run.told.places[at - 1], run.told.places[at + 1]
+        assert before == after
+        assert run.told.places[at].startswith(before)
+    assert found.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "end"), [("host", ComparisonEnd.SWITCHED), ("", ComparisonEnd.LOST_CONTROL)]
+)
+def test_who_decides_while_it_was_about_to_has_the_say(mode: str, end: ComparisonEnd) -> None:
+    """The comparison ends, says so of itself, and gives nobody's advice to run it again at once."""
+    run = Run()
+    assert run.timing.look() is not None
+
+    def outpaced(*_: object) -> list[object]:
+        raise OutpacedError("Run this again if it is to be off.", mode)
+
+    run.timing._switch = outpaced  # type: ignore[assignment]  # raises only
+    run.timing.run(tuple(TimingMode))
+    (note,) = run.told.notes
+    assert "it ends here" in note
+    assert "Run this again" not in note
+    assert ("mode host" if mode else "whoever took control") in note
+    assert run.timing.outpaced is end
+
+
 def test_a_server_that_stays_idle_has_nothing_to_compare() -> None:
     """The end of the time is the end, and the report says that no cycle came."""
     run = Run(duration_s=5.0, idle_s=1e6)
@@ -151,6 +189,7 @@ def test_a_comparison_ends_where_control_is_lost() -> None:
     found = run.whole()
     assert any("Process 4711 has taken control" in note for note in run.told.notes)
     assert found.modes
+    assert run.timing.outpaced is ComparisonEnd.LOST_CONTROL
 
 
 @pytest.mark.parametrize("end", list(End))
