@@ -109,9 +109,9 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
         mode: The mode.
         hidden_in: The phase that it shows too short.
         hidden_ms: By how much.
-        charged_to: The phase that it shows too long, or that waits, by at least half as much;
-            None where there is none.
-        charged_ms: By how much, or how long it waits; None likewise.
+        charged_to: The phase that it shows too long, or that waits, by at least half as much
+            beyond what others hid; None where there is none.
+        charged_ms: With how much of that, at most what is hidden; None likewise.
         as_wait: `charged_to` is a wait by name: nothing of it is on the device.
     """
 

@@ -17,7 +17,7 @@ from spectrace.analysis.timing_report import (
 )
 from spectrace.cli import numbers
 from spectrace.cli.timing_table import against, basis, lanes, mode_rows, with_reach
-from spectrace.cli.timing_words import label
+from spectrace.cli.timing_words import host_lane, label
 from spectrace.model import PhaseName, TimingMode
 
 _STYLE = Path(__file__).with_suffix(".css")
@@ -141,12 +141,13 @@ def _cycles(found: Comparison) -> Iterator[str]:
 
 def _stack(name: str, phases: Sequence[PhaseFigures], full: float) -> str:
     total = sum(phase.time_ms.value for phase in phases)
+    lane = name.partition(",")[0]
     parts = "".join(_segment(phase, total, full) for phase in phases if phase.time_ms.value > 0)
     words = ", ".join(f"{label(p.name)} {with_reach(p.time_ms, 2)} ms" for p in phases)
     return (
         f'<div class="row"><span class="name"><b>{name}</b></span>'
         f'<div class="plot" role="img" aria-label="{escape(name)}: {escape(words)}">'
-        f'<div class="stack {name}" style="width:{total / full:.3%}">{parts}</div>'
+        f'<div class="stack {lane}" style="width:{total / full:.3%}">{parts}</div>'
         f'<span class="value" style="left:{total / full:.3%}"><b>{total:.2f}</b> ms</span>'
         "</div></div>"
     )
@@ -214,8 +215,8 @@ def _difference(one: PhaseDifference, reach: float, margin: float) -> str:
     low, high = sorted((at(0), at(found.value)))
     verdict = {Verdict.DIFFERS: "", Verdict.SAME: " · none", Verdict.OPEN: " · not known"}
     return (
-        f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, {one.mode.value}'
-        "</span>"
+        f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, '
+        f"{host_lane(one.mode)}</span>"
         '<div class="plot low">'
         f'<span class="band" style="left:{at(-margin):.3%};width:{margin / reach:.3%}"></span>'
         f'<span class="bar {one.mode.value}" style="--c:var(--{one.phase.value});'
@@ -315,12 +316,14 @@ def _phase_rows(found: Comparison) -> Iterator[str]:
         cells = []
         for figures in found.modes:
             shown = figures.device or figures.host
+            by_host = figures.mode is TimingMode.DEVICE and not figures.device
+            lane = ", host lane" if by_host else ""
             phase = next((one for one in shown if one.name is name), None)
             cells.append(
                 numbers.MISSING
                 if phase is None
                 else f"{_cell(with_reach(phase.time_ms, 2))} "
-                f"<small>{numbers.share(phase.share.value)}</small>"
+                f"<small>{numbers.share(phase.share.value)}{lane}</small>"
             )
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f'<tr><th scope="row">{label(name)}, ms</th>{row}</tr>'

@@ -18,7 +18,7 @@ from spectrace.analysis.timing_report import (
     Verdict,
 )
 from spectrace.cli import numbers
-from spectrace.cli.timing_words import label, sentences
+from spectrace.cli.timing_words import host_lane, label, sentences
 from spectrace.model import Lane, PhaseName
 
 _MINUS = "\u2212"  # a real minus sign
@@ -93,13 +93,16 @@ def mode_rows(found: Comparison) -> Iterator[tuple[str, Callable[[ModeFigures], 
 
 
 def lanes(found: Comparison) -> list[tuple[str, tuple[PhaseFigures, ...]]]:
-    """Every lane that has phases, with its heading: `host`, `device`, `sync`."""
+    """Every lane that has phases, with its heading: `host`, `device`, `sync`.
+
+    Where mode `device` has no times of the device its host lane says so.
+    """
     columns = []
     for figures in found.modes:
         if figures.device:
             columns.append(("device", figures.device))
         elif figures.host:
-            columns.append((f"{figures.mode.value}", figures.host))
+            columns.append((host_lane(figures.mode), figures.host))
     return columns
 
 
@@ -134,7 +137,9 @@ def against(found: Comparison) -> str:
 def _differences(found: Comparison) -> Table:
     modes = list(dict.fromkeys(one.mode for one in found.differences))
     table = _table(
-        "", *(f"{mode.value} \u2212 {against(found)}, ms" for mode in modes), title="Differences"
+        "",
+        *(f"{host_lane(mode)} \u2212 {against(found)}, ms" for mode in modes),
+        title="Differences",
     )
     verdicts = {
         Verdict.DIFFERS: "",

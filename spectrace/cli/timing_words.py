@@ -18,7 +18,7 @@ from spectrace.model import Lane, PhaseName, TimingMode
 _CLOCKS = {
     TimingMode.HOST: "the host's clock",
     TimingMode.SYNC: "sync timing",
-    TimingMode.DEVICE: "device timing",
+    TimingMode.DEVICE: "the host's clock in mode device",  # as of every mode, its host lane
 }
 _TO = "\u2013"  # an en dash
 
@@ -38,7 +38,8 @@ def _sentences(found: Comparison) -> Iterator[str]:
             "The host runs ahead of the device: host times of phases are the times of their "
             "launches and of waits with a name, not what the device does in them."
         )
-    yield from map(_moved, found.moved)
+    on_device = found.reference is not None and found.reference.lane is Lane.DEVICE
+    yield from (_moved(one, on_device=on_device) for one in found.moved)
     for mode in (TimingMode.HOST, TimingMode.SYNC):
         yield from _differences(found, mode)
     yield from map(_cost, found.costs)
@@ -80,13 +81,14 @@ def _lacking(found: Comparison) -> Iterator[str]:
         )
 
 
-def _moved(moved: Moved) -> str:
+def _moved(moved: Moved, *, on_device: bool) -> str:
+    where = "on the device" if on_device else "by sync timing"
     hidden = (
         f"{_CLOCKS[moved.mode].capitalize()} hides {_ms(moved.hidden_ms)} of "
-        f"{label(moved.hidden_in)}'s time on the device"
+        f"{label(moved.hidden_in)}'s time {where}"
     )
     if moved.charged_to is None or moved.charged_ms is None:
-        return f"{hidden}; no phase of it is longer by as much."
+        return f"{hidden}; no phase of it is longer by as much beside."
     way = f"({label(moved.hidden_in)} \u2192 {label(moved.charged_to)})"
     if moved.as_wait:
         return f"{hidden}; it shows up in {label(moved.charged_to)} {way}."
@@ -176,6 +178,11 @@ def _ms(estimate: Estimate) -> str:
 def percent(fraction: float) -> str:
     """A share in % with one decimal and a real minus sign."""
     return f"{numbers.two_decimals(round(fraction * 100, 1))[:-1]} %"
+
+
+def host_lane(mode: TimingMode) -> str:
+    """The host's phases in a mode: of mode `device` they are not what its name says."""
+    return "host, in mode device" if mode is TimingMode.DEVICE else mode.value
 
 
 def label(phase: PhaseName) -> str:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from spectrace.analysis.samples import Sample
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison, PhaseDifference, Verdict
+from spectrace.cli.timing_page import page
+from spectrace.cli.timing_table import lanes
 from spectrace.cli.timing_words import sentences
 from spectrace.model import Lane, PhaseName, TimingMode
 from tests.helpers.timing_trials import aa_rate, coverage, drift_coverage
@@ -183,6 +185,51 @@ def test_a_phase_is_charged_with_half_of_what_is_hidden_at_least(
     said = " ".join(sentences(found))
     assert ("(draft → verify)" in said) is (charged is not None)
     assert ("no phase of it is longer by as much" in said) is (charged is None)
+
+
+def test_what_is_charged_is_charged_once() -> None:
+    """Draft hides 1.31 ms and draft extend 1.00: of verify's 1.38 too much 0.07 is left, no half.
+
+    Of 2.40 there are 1.09 left, so that both can have gone there.
+    """
+    server = with_changes(QUIET, host={**QUIET.host, TimingMode.HOST: (0.87, 27.40)})
+    for verify_ms, charged in ((1.38, None), (2.40, PhaseName.VERIFY)):
+        taken = [
+            extended(shifted(one, {PhaseName.VERIFY: verify_ms})) for one in samples(server, 2, 1)
+        ]
+        own = [one for one in compare(taken, margin=0.001).moved if one.mode is TimingMode.HOST]
+        assert [one.hidden_in for one in own] == [PhaseName.DRAFT, PhaseName.DRAFT_EXTEND]
+        assert [one.charged_to for one in own] == [PhaseName.VERIFY, charged]
+        total = sum(one.charged_ms.value for one in own if one.charged_ms is not None)
+        assert total <= verify_ms + 0.02
+        assert total == pytest.approx(1.31 if charged is None else 2.31, abs=0.03)
+
+
+def extended(one: Sample) -> Sample:
+    """The same cycle with a draft extend of 2 ms, of which mode host shows 1 ms."""
+    shown_ms = 1.0 if one.mode is TimingMode.HOST else 2.0
+    return replace(
+        one,
+        host={**one.host, PhaseName.DRAFT_EXTEND: shown_ms} if one.host else one.host,
+        device={**one.device, PhaseName.DRAFT_EXTEND: 2.0} if one.device else one.device,
+    )
+
+
+def test_host_phases_of_mode_device_are_never_called_the_device() -> None:
+    """Where no cycle has a whole device lane sync is the reference, and the host lane says so."""
+    taken = [replace(one, device=None) for one in samples(QUIET, 2, 1)]
+    found = compare(taken)
+    assert found.reference is not None
+    assert found.reference.mode is TimingMode.SYNC
+    names = [name for name, _ in lanes(found)]
+    assert names == ["host", "host, in mode device", "sync"]
+    said = " ".join(sentences(found))
+    assert "The host's clock in mode device hides 1.31 ms" in said
+    assert "time by sync timing" in said
+    assert "on the device" not in said
+    shown = page(replace(found, sentences=sentences(found)), "a server", b"{}")
+    assert "<b>host, in mode device</b>" in shown
+    assert 'class="stack device"' not in shown
 
 
 def test_sync_hides_nothing() -> None:

@@ -45,12 +45,13 @@ class Run:
         duration_s: float = 600.0,
         cycles: int | None = None,
         precision: float = 0.01,
+        precision_ends: bool = True,
         **server: object,
     ) -> None:
         self.clock = clock = Ticking()
         self.server = TimedServer(clock, **server)  # type: ignore[arg-type]  # fields of it
         self.told, self.stop = Told(), Stop()
-        wish = Wish(duration_s, cycles, precision, None, 0)
+        wish = Wish(duration_s, cycles, precision, None, 0, precision_ends)
         self.timing = TimingRun(self.server, self.server.switch, wish, self.told, self.stop, clock)
 
     def whole(self, *, with_sync: bool = True) -> Comparison:
@@ -88,6 +89,13 @@ def test_it_ends_with_the_cycles_that_were_asked_for() -> None:
     found = Run(cycles=240, precision=1e-9).whole()
     assert min(figures.cycles for figures in found.modes) >= 240
     assert found.rounds == 2
+
+
+def test_who_asks_for_cycles_alone_gets_them() -> None:
+    """Two rounds bring 240 or more of each mode, precise enough: it goes on to 500."""
+    found = Run(cycles=500, precision_ends=False).whole()
+    assert min(figures.cycles for figures in found.modes) >= 500
+    assert Run(cycles=500).whole().rounds == 2
 
 
 def test_it_ends_in_time() -> None:
