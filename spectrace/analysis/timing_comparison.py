@@ -197,19 +197,19 @@ class _Part:
             (mode, self._times[Lane.HOST, phase]),
             (reference.mode, self._times[reference.lane, phase]),
             confidence,
-        ) or Estimate(value=0.0, low=None, high=None)
+        )
         verdict = _verdict(found, 0.0, (-margin_ms, margin_ms))
         return PhaseDifference(mode=mode, phase=phase, difference_ms=found, verdict=verdict)
 
     def cost(self, mode: TimingMode, confidence: float, margin: float) -> Cost:
-        found = self._table.factor(mode, TimingMode.OFF, self._cycle_ms, confidence) or Estimate(
-            value=1.0, low=None, high=None
-        )
+        found = self._table.factor(mode, TimingMode.OFF, self._cycle_ms, confidence)
         verdict = _verdict(found, 1.0, (1 - margin, 1 + margin))
         return Cost(mode=mode, throughput_ratio=found, verdict=verdict)
 
 
-def _verdict(estimate: Estimate, nothing: float, margin: tuple[float, float]) -> Verdict:
+def _verdict(estimate: Estimate | None, nothing: float, margin: tuple[float, float]) -> Verdict:
+    if estimate is None:
+        return Verdict.OPEN
     if estimate.within(*margin):
         return Verdict.SAME
     return Verdict.DIFFERS if estimate.excludes(nothing) else Verdict.OPEN
@@ -270,20 +270,24 @@ def _moved(figures: ModeFigures, differences: Sequence[PhaseDifference]) -> list
     """
     if figures.mode is TimingMode.SYNC:
         return []
-    own = [
-        one for one in differences if one.mode is figures.mode and one.verdict is Verdict.DIFFERS
-    ]
-    longer = {one.phase: one.difference_ms for one in own if one.difference_ms.value > 0}
+    own = {
+        one.phase: one.difference_ms
+        for one in differences
+        if one.mode is figures.mode
+        and one.verdict is Verdict.DIFFERS
+        and one.difference_ms is not None
+    }
+    longer = {phase: excess for phase, excess in own.items() if excess.value > 0}
     wait = _longest_wait(figures)
     waits = {wait.name: wait.time_ms} if wait and wait.name not in longer else {}
     found = []
-    for one in sorted(own, key=lambda one: one.difference_ms.value):
-        hidden = negated(one.difference_ms)
+    for phase, excess in sorted(own.items(), key=lambda one: one[1].value):
+        hidden = negated(excess)
         if hidden.value <= 0:
             break
         bare = Moved(
             mode=figures.mode,
-            hidden_in=one.phase,
+            hidden_in=phase,
             hidden_ms=hidden,
             charged_to=None,
             charged_ms=None,

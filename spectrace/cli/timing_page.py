@@ -106,7 +106,8 @@ def _cards(found: Comparison) -> Iterator[str]:
 
 
 def _slows(cost: Cost | None) -> bool:
-    return cost is not None and cost.verdict is Verdict.DIFFERS and cost.throughput_ratio.value > 1
+    ratio = cost.throughput_ratio if cost is not None and cost.verdict is Verdict.DIFFERS else None
+    return ratio is not None and ratio.value > 1
 
 
 def _cost_in_words(cost: Cost | None) -> str:
@@ -202,7 +203,9 @@ def _truth(found: Comparison) -> str:
     return f"the {name}" if name == "device" else f"{name} timing"
 
 
-def _limit(estimate: Estimate) -> float:
+def _limit(estimate: Estimate | None) -> float:
+    if estimate is None:
+        return 0.0
     known = [estimate.value, estimate.low or 0.0, estimate.high or 0.0]
     return max(map(abs, known))
 
@@ -212,7 +215,8 @@ def _difference(one: PhaseDifference, reach: float, margin: float) -> str:
         return 0.5 + value / reach / 2
 
     found = one.difference_ms
-    low, high = sorted((at(0), at(found.value)))
+    low, high = sorted((at(0), at(0 if found is None else found.value)))
+    figure = numbers.MISSING if found is None else f"{with_reach(found, 2)} ms"
     verdict = {Verdict.DIFFERS: "", Verdict.SAME: " · none", Verdict.OPEN: " · not known"}
     return (
         f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, '
@@ -222,12 +226,12 @@ def _difference(one: PhaseDifference, reach: float, margin: float) -> str:
         f'<span class="bar {one.mode.value}" style="--c:var(--{one.phase.value});'
         f'left:{low:.3%};width:{high - low:.3%}"></span><span class="zero" style="left:50%"></span>'
         f"{_whisker(found, at)}"
-        f'</div><span class="figure">{with_reach(found, 2)} ms{verdict[one.verdict]}</span></div>'
+        f'</div><span class="figure">{figure}{verdict[one.verdict]}</span></div>'
     )
 
 
-def _whisker(estimate: Estimate, at: Callable[[float], float]) -> str:
-    if estimate.low is None or estimate.high is None:
+def _whisker(estimate: Estimate | None, at: Callable[[float], float]) -> str:
+    if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     low, high = at(estimate.low), at(estimate.high)
     return f'<span class="whisker" style="left:{low:.3%};width:{high - low:.3%}"></span>'
@@ -250,7 +254,9 @@ def _costs(found: Comparison) -> Iterator[str]:
     yield f'<div class="row figured"><span></span>{axis}</div></figure></section>'
 
 
-def _less_one(ratio: Estimate) -> Estimate:
+def _less_one(ratio: Estimate | None) -> Estimate | None:
+    if ratio is None:
+        return None
     low, high = (None if limit is None else limit - 1 for limit in (ratio.low, ratio.high))
     return Estimate(value=ratio.value - 1, low=low, high=high)
 
@@ -260,7 +266,7 @@ def _cost(cost: Cost, reach: float, margin: float) -> str:
         return 0.5 + value / reach / 2
 
     found = _less_one(cost.throughput_ratio)
-    low, high = sorted((at(0), at(found.value)))
+    low, high = sorted((at(0), at(0 if found is None else found.value)))
     return (
         f'<div class="row figured"><span class="name"><b>{cost.mode.value}</b></span>'
         '<div class="plot low">'

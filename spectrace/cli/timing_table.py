@@ -197,26 +197,28 @@ def like(what: Like) -> str:
     return ", ".join(words)
 
 
-def milliseconds(estimate: Estimate) -> str:
+def milliseconds(estimate: Estimate | None) -> str:
     """A time for a column in ms, with how far its interval reaches."""
     return with_reach(estimate, 2)
 
 
 def rate(estimate: Estimate | None) -> str:
     """A number per second, likewise."""
-    return numbers.MISSING if estimate is None else with_reach(estimate, 1)
+    return with_reach(estimate, 1)
 
 
-def factor(estimate: Estimate) -> str:
+def factor(estimate: Estimate | None) -> str:
     """A ratio, likewise."""
     return with_reach(estimate, 3)
 
 
-def with_reach(estimate: Estimate, decimals: int) -> str:
+def with_reach(estimate: Estimate | None, decimals: int) -> str:
     """A value and how far its interval reaches on its wider side, which is rounded up.
 
-    `±?` where the data give no interval.
+    `±?` where the data give no interval, a dash where they give no value.
     """
+    if estimate is None:
+        return numbers.MISSING
     value = f"{abs(estimate.value):,.{decimals}f}"
     if estimate.value < 0 and float(value.replace(",", "")):
         value = f"{_MINUS}{value}"

@@ -106,9 +106,10 @@ def _differences(found: Comparison, mode: TimingMode) -> Iterator[str]:
     told = {one.charged_to for one in moved} | {one.hidden_in for one in moved}
     clock = _CLOCKS[mode].capitalize()
     for one in own:
-        if one.verdict is Verdict.DIFFERS and one.phase not in told:
-            longer = one.difference_ms.value > 0
-            apart = one.difference_ms if longer else negated(one.difference_ms)
+        excess = one.difference_ms
+        if one.verdict is Verdict.DIFFERS and excess is not None and one.phase not in told:
+            longer = excess.value > 0
+            apart = excess if longer else negated(excess)
             yield (
                 f"{clock} shows {label(one.phase)} {'longer' if longer else 'shorter'} than "
                 f"{against}, by {_ms(apart)}{_why_longer(mode) if longer else ''}."
@@ -131,8 +132,8 @@ def _why_longer(mode: TimingMode) -> str:
     return ""
 
 
-def _reach(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
+def _reach(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.low is None or estimate.high is None:
         return "too few blocks"
     low, high = (numbers.milliseconds_cell(limit) for limit in (estimate.low, estimate.high))
     return f"{low} to {high} ms"
@@ -145,7 +146,7 @@ def _cost(cost: Cost) -> str:
         TimingMode.HOST: "Host timing",
     }[cost.mode]
     ratio = cost.throughput_ratio
-    if ratio.low is None or ratio.high is None:
+    if ratio is None or ratio.low is None or ratio.high is None:
         return f"What {name.lower()} costs cannot be said: there are too few blocks."
     if ratio.half_width > 1:
         return f"What {name.lower()} costs cannot be said: cycles differ too much by themselves."

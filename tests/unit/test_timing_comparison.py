@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace as with_changes
 
 import pytest
@@ -11,7 +12,7 @@ from spectrace.analysis.samples import Sample
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison, PhaseDifference, Verdict
 from spectrace.cli.timing_page import page
-from spectrace.cli.timing_table import lanes
+from spectrace.cli.timing_table import lanes, mode_rows
 from spectrace.cli.timing_words import sentences
 from spectrace.model import Lane, PhaseName, TimingMode
 from tests.helpers.timing_trials import aa_rate, coverage, drift_coverage
@@ -44,6 +45,7 @@ def test_the_host_hides_what_draft_takes_and_charges_verify(story: Comparison) -
     assert story.reference.lane is Lane.DEVICE
     for phase, expected_ms in ((PhaseName.DRAFT, -1.31), (PhaseName.VERIFY, 1.31)):
         found = difference(story, TimingMode.HOST, phase)
+        assert found.difference_ms is not None
         assert found.difference_ms.value == pytest.approx(expected_ms, abs=0.02)
         assert found.verdict is Verdict.DIFFERS
     (moved,) = story.moved
@@ -60,9 +62,12 @@ def test_sync_shows_draft_right_and_slows_the_server(story: Comparison) -> None:
     sync = TimingMode.SYNC
     assert difference(story, sync, PhaseName.DRAFT).verdict is Verdict.SAME
     verify = difference(story, sync, PhaseName.VERIFY)
+    assert verify.difference_ms is not None
     assert verify.difference_ms.value == pytest.approx(1.05, abs=0.02)
     costs = {cost.mode: cost for cost in story.costs}
-    assert costs[sync].throughput_ratio.value == pytest.approx(30.95 / 29.90, abs=0.001)
+    slower = costs[sync].throughput_ratio
+    assert slower is not None
+    assert slower.value == pytest.approx(30.95 / 29.90, abs=0.001)
     assert costs[sync].verdict is Verdict.DIFFERS
     assert costs[TimingMode.HOST].verdict is Verdict.SAME
 
@@ -230,6 +235,27 @@ def test_host_phases_of_mode_device_are_never_called_the_device() -> None:
     shown = page(replace(found, sentences=sentences(found)), "a server", b"{}")
     assert "<b>host, in mode device</b>" in shown
     assert 'class="stack device"' not in shown
+
+
+def test_what_cannot_be_computed_is_no_figure() -> None:
+    """Modes that never share a round: no difference and no cost, a dash, and no 0.0 or 1.0."""
+    taken = [replace(one, round=one.block) for one in samples(QUIET, 2, 1)]
+    bare = compare(taken)
+    assert {one.difference_ms for one in bare.differences} == {None}
+    assert {one.throughput_ratio for one in bare.costs} == {None}
+    assert {one.verdict for one in bare.differences} == {Verdict.OPEN}
+    assert {one.verdict for one in bare.costs} == {Verdict.OPEN}
+    assert bare.widest == math.inf
+    found = replace(bare, sentences=sentences(bare))
+    said = " ".join(found.sentences)
+    assert "draft (too few blocks)" in said
+    assert "What host timing costs cannot be said: there are too few blocks." in said
+    rows = dict(mode_rows(found))
+    assert {rows["throughput off / on"](figures) for figures in found.modes} == {"\u2013"}
+    shown = page(found, "a server", b"{}")
+    assert '<span class="figure">\u2013 · not known</span>' in shown
+    assert '<span class="figure">\u2013</span>' in shown
+    assert "1.000" not in shown
 
 
 def test_sync_hides_nothing() -> None:
