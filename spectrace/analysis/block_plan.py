@@ -24,10 +24,13 @@ class Turn(NamedTuple):
 class Plan:
     """Turns without end, in rounds; the same for the same seed.
 
-    Within a round each mode follows each other mode exactly once, so that what a mode leaves
-    behind for the next one meets all alike: a round is an Eulerian circuit of the complete
-    directed graph of the modes, in which every mode has as many turns as there are others. Each
-    round takes another way. What drifts over the rounds meets all modes alike too.
+    In the first of two rounds each mode follows each other mode exactly once, so that what a mode
+    leaves behind for the next one meets all alike: it is an Eulerian circuit of the complete
+    directed graph of the modes, in which every mode has as many turns as there are others. The
+    second one goes back the same way, so that of both together all modes have the same mean
+    place: what drifts evenly meets all alike. It begins with the mode that the first one ended
+    with, which follows itself there and one other mode once less. Every two rounds take another
+    way. Of two modes that is one, other, other, one.
 
     Args:
         modes: At least two, each once.
@@ -53,10 +56,13 @@ class Plan:
     def turns(self) -> Iterator[Turn]:
         """All turns, one after the other; each call goes on with further rounds from 0."""
         number = 0
+        before = self.lead_in
         while True:
-            for mode in _circuit(self._modes, self.lead_in, self._random)[1:]:
-                yield Turn(number, mode)
-            number += 1
+            way = _circuit(self._modes, before, self._random)[1:]
+            yield from (Turn(number, mode) for mode in way)
+            yield from (Turn(number + 1, mode) for mode in reversed(way))
+            before = way[0]
+            number += 2
 
 
 def _circuit(modes: tuple[TimingMode, ...], start: TimingMode, random: Random) -> list[TimingMode]:

@@ -20,6 +20,7 @@ from spectrace.analysis.student import t_quantile
 Values = NDArray[np.float64]
 Places = NDArray[np.intp]
 _FEWEST_BLOCKS = 2
+_APART = 0.25  # of what tells two modes apart must be left beside a slope
 _ALIKE = 5.0  # so much more do values scatter by blocks than independent ones: a cautious guess
 
 
@@ -175,40 +176,61 @@ def quantile(
 
 
 def difference(
-    ones: Values, others: Values, rounds: tuple[Sequence[int], Sequence[int]], confidence: float
+    ones: Values,
+    others: Values,
+    rounds: tuple[Sequence[int], Sequence[int]],
+    confidence: float,
+    *,
+    places: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> Estimate | None:
     """By how much the blocks of one mode exceed those of another, within the same rounds.
 
     Least squares for two modes and one level per round, so that a drift over the rounds falls
-    out: Montgomery, Design and Analysis of Experiments, randomised blocks. Both modes have as many
-    blocks in a whole round, which keeps the pooled variance right where theirs differ.
+    out: Montgomery, Design and Analysis of Experiments, randomised blocks. With `places` a slope
+    over them is a further unknown (the same, analysis of covariance), so that what drifts evenly
+    within the rounds falls out too. Both modes have as many blocks in a whole round, which keeps
+    the pooled variance right where theirs differ.
 
     Args:
         ones: A value for each block of the one mode.
         others: A value for each block of the other one.
         rounds: The round of each block, of both.
         confidence: Such as 0.95.
+        places: When each block came, of both, such as its number among all blocks. No slope is
+            taken out where too few blocks would be left for the error, or where it cannot be told
+            from the difference.
 
     Returns:
         None where no round has both modes, or nothing is left to tell the error from.
     """
-    level = _by_round(ones, rounds[0]), _by_round(others, rounds[1])
-    both = sorted(level[0].keys() & level[1].keys())
-    counts = [(len(level[0][r]), len(level[1][r])) for r in both]
-    freedom = sum(map(sum, counts)) - len(both) - 1
-    if not both or freedom < 1:
+    of_round = np.array([*rounds[0], *rounds[1]])
+    both = np.intersect1d(rounds[0], rounds[1])
+    kept = np.isin(of_round, both)
+    freedom = int(kept.sum()) - len(both) - 1
+    if not len(both) or freedom < 1:
         return None
-    steps = np.array([float(level[0][r].mean() - level[1][r].mean()) for r in both])
-    weights = np.array([one * other / (one + other) for one, other in counts])
-    value = float((weights * steps).sum() / weights.sum())
-    squares = float((weights * (steps - value) ** 2).sum())
-    for side in level:
-        squares += sum(float(((side[r] - side[r].mean()) ** 2).sum()) for r in both)
-    error = math.sqrt(squares / freedom / float(weights.sum()))
+    of_one = np.repeat([1.0, 0.0], [len(ones), len(others)])
+    levels = np.unique(of_round[kept], return_inverse=True)[1]
+    values, modes = (
+        _centred(column[kept], levels) for column in (np.concatenate([ones, others]), of_one)
+    )
+    if places is not None and freedom > 1:
+        when = _centred(np.array([*places[0], *places[1]], dtype=np.float64)[kept], levels)
+        spread = float(when @ when)
+        apart = modes - float(modes @ when) / (spread or 1.0) * when
+        if spread and float(apart @ apart) > _APART * float(modes @ modes):
+            values, modes = values - float(values @ when) / spread * when, apart
+            freedom -= 1
+    weight = float(modes @ modes)
+    value = float(modes @ values) / weight
+    rests = values - value * modes
+    error = math.sqrt(float(rests @ rests) / freedom / weight)
     reach = t_quantile(0.5 + confidence / 2, freedom) * error
     return Estimate(value=value, low=value - reach, high=value + reach)
 
 
-def _by_round(values: Values, rounds: Sequence[int]) -> dict[int, Values]:
-    places = np.asarray(rounds)
-    return {int(r): values[places == r] for r in np.unique(places)}
+def _centred(values: Values, groups: Places) -> Values:
+    """Values less the mean of their group; groups count from 0."""
+    means = np.bincount(groups, weights=values) / np.bincount(groups)
+    centred: Values = values - means[groups]
+    return centred

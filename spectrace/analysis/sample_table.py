@@ -22,6 +22,7 @@ class _Span(NamedTuple):
 
     mode: TimingMode
     round: int
+    block: int
     places: slice
 
 
@@ -62,8 +63,9 @@ class SampleTable:
         starts = np.flatnonzero(np.diff(self._blocks, prepend=-1))
         ends = np.append(starts, len(self.samples))[1:]
         return [
-            _Span(self.samples[start].mode, self.samples[start].round, slice(start, end))
+            _Span(first.mode, first.round, first.block, slice(start, end))
             for start, end in zip(map(int, starts), map(int, ends), strict=True)
+            for first in [self.samples[start]]
         ]
 
     def _weigh(self) -> Values:
@@ -189,16 +191,23 @@ class SampleTable:
     ) -> Estimate | None:
         sides = []
         for mode, values in (one, other):
-            found, rounds = [], []
+            found, rounds, blocks = [], [], []
             for span in self._spans:
                 of_block = values[span.places] if span.mode is mode else values[:0]
                 known = of_block[~np.isnan(of_block)]
                 if len(known):
                     found.append(float(middle(known)))
                     rounds.append(span.round)
-            sides.append((np.array(found), rounds))
-        (ones, one_rounds), (others, other_rounds) = sides
-        return difference(ones, others, (one_rounds, other_rounds), confidence)
+                    blocks.append(span.block)
+            sides.append((np.array(found), rounds, blocks))
+        (ones, one_rounds, one_blocks), (others, other_rounds, other_blocks) = sides
+        return difference(
+            ones,
+            others,
+            (one_rounds, other_rounds),
+            confidence,
+            places=(one_blocks, other_blocks),
+        )
 
 
 def _comparable(samples: Sequence[Sample]) -> tuple[list[Sample], Counter[Refusal]]:

@@ -197,19 +197,19 @@ class _Part:
             (mode, self._times[Lane.HOST, phase]),
             (reference.mode, self._times[reference.lane, phase]),
             confidence,
-        ) or Estimate(value=0.0, low=None, high=None)
+        )
         verdict = _verdict(found, 0.0, (-margin_ms, margin_ms))
         return PhaseDifference(mode=mode, phase=phase, difference_ms=found, verdict=verdict)
 
     def cost(self, mode: TimingMode, confidence: float, margin: float) -> Cost:
-        found = self._table.factor(mode, TimingMode.OFF, self._cycle_ms, confidence) or Estimate(
-            value=1.0, low=None, high=None
-        )
+        found = self._table.factor(mode, TimingMode.OFF, self._cycle_ms, confidence)
         verdict = _verdict(found, 1.0, (1 - margin, 1 + margin))
         return Cost(mode=mode, throughput_ratio=found, verdict=verdict)
 
 
-def _verdict(estimate: Estimate, nothing: float, margin: tuple[float, float]) -> Verdict:
+def _verdict(estimate: Estimate | None, nothing: float, margin: tuple[float, float]) -> Verdict:
+    if estimate is None:
+        return Verdict.OPEN
     if estimate.within(*margin):
         return Verdict.SAME
     return Verdict.DIFFERS if estimate.excludes(nothing) else Verdict.OPEN
@@ -270,35 +270,58 @@ def _moved(figures: ModeFigures, differences: Sequence[PhaseDifference]) -> list
     """
     if figures.mode is TimingMode.SYNC:
         return []
-    own = [
-        one for one in differences if one.mode is figures.mode and one.verdict is Verdict.DIFFERS
-    ]
-    ascending = sorted(own, key=lambda one: one.difference_ms.value)
-    charged = ascending[-1] if ascending else None
+    own = {
+        one.phase: one.difference_ms
+        for one in differences
+        if one.mode is figures.mode
+        and one.verdict is Verdict.DIFFERS
+        and one.difference_ms is not None
+    }
+    longer = {phase: excess for phase, excess in own.items() if excess.value > 0}
     wait = _longest_wait(figures)
+    waits = {wait.name: wait.time_ms} if wait and wait.name not in longer else {}
     found = []
-    for one in ascending:
-        hidden = negated(one.difference_ms)
+    for phase, excess in sorted(own.items(), key=lambda one: one[1].value):
+        hidden = negated(excess)
         if hidden.value <= 0:
             break
         bare = Moved(
             mode=figures.mode,
-            hidden_in=one.phase,
+            hidden_in=phase,
             hidden_ms=hidden,
             charged_to=None,
             charged_ms=None,
         )
-        if charged and _covers(charged.difference_ms, hidden):
-            bare = replace(bare, charged_to=charged.phase, charged_ms=charged.difference_ms)
-        elif wait and _covers(wait.time_ms, hidden):
-            bare = replace(bare, charged_to=wait.name, charged_ms=wait.time_ms, as_wait=True)
+        if charge := _charge(hidden, longer):
+            bare = replace(bare, charged_to=charge[0], charged_ms=charge[1])
+        elif charge := _charge(hidden, waits):
+            bare = replace(bare, charged_to=charge[0], charged_ms=charge[1], as_wait=True)
         found.append(bare)
     return found
 
 
-def _covers(charged: Estimate, hidden: Estimate) -> bool:
-    """Whether a phase has so much too much that it can be what another hides."""
-    return charged.value >= _LEAST_CHARGED * hidden.value
+def _charge(hidden: Estimate, left: dict[PhaseName, Estimate]) -> tuple[PhaseName, Estimate] | None:
+    """Takes what a phase hides from that of which most is left, which keeps the rest for others.
+
+    Returns:
+        That one and what it is charged with: no more than was left. None where that is too little.
+    """
+    name = max(left, key=lambda one: left[one].value, default=None)
+    if name is None or left[name].value < _LEAST_CHARGED * hidden.value:
+        return None
+    charged = hidden if hidden.value <= left[name].value else left[name]
+    left[name] = _less(left[name], charged)
+    return name, charged
+
+
+def _less(one: Estimate, other: Estimate) -> Estimate:
+    """A difference whose interval holds the truth wherever those of both do."""
+    away = negated(other)
+    return Estimate(
+        value=one.value + away.value,
+        low=None if one.low is None or away.low is None else one.low + away.low,
+        high=None if one.high is None or away.high is None else one.high + away.high,
+    )
 
 
 def _longest_wait(figures: ModeFigures) -> PhaseFigures | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 import msgspec
@@ -76,13 +77,14 @@ class PhaseDifference(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mode: The mode, by its host lane.
         phase: The phase.
-        difference_ms: With an interval that holds for all differences and costs together.
+        difference_ms: With an interval that holds for all differences and costs together; None
+            where the modes have no round in common, or too few blocks.
         verdict: What that interval says.
     """
 
     mode: TimingMode
     phase: PhaseName
-    difference_ms: Estimate
+    difference_ms: Estimate | None
     verdict: Verdict
 
 
@@ -93,12 +95,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         mode: The mode.
         throughput_ratio: Throughput in mode `off` over that in this mode, both from the mean
             time of a cycle: 1.03 is a server that is 3 % slower. Its interval holds for all
-            differences and costs together.
+            differences and costs together. None as of a difference.
         verdict: What that interval says.
     """
 
     mode: TimingMode
-    throughput_ratio: Estimate
+    throughput_ratio: Estimate | None
     verdict: Verdict
 
 
@@ -109,9 +111,9 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
         mode: The mode.
         hidden_in: The phase that it shows too short.
         hidden_ms: By how much.
-        charged_to: The phase that it shows too long, or that waits, by at least half as much;
-            None where there is none.
-        charged_ms: By how much, or how long it waits; None likewise.
+        charged_to: The phase that it shows too long, or that waits, by at least half as much
+            beyond what others hid; None where there is none.
+        charged_ms: With how much of that, at most what is hidden; None likewise.
         as_wait: `charged_to` is a wait by name: nothing of it is on the device.
     """
 
@@ -193,8 +195,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
         None where there is none, infinite where one has no limit.
         """
-        widths = [cost.throughput_ratio.half_width for cost in self.costs]
+        widths = [_half_width(cost.throughput_ratio) for cost in self.costs]
         if self.margin_ms:
             cycle_ms = self.margin_ms / self.margin
-            widths += [one.difference_ms.half_width / cycle_ms for one in self.differences]
+            widths += [_half_width(one.difference_ms) / cycle_ms for one in self.differences]
         return max(widths, default=None)
+
+
+def _half_width(estimate: Estimate | None) -> float:
+    """Of what is not known at all it is infinite too."""
+    return math.inf if estimate is None else estimate.half_width

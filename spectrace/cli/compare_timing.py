@@ -40,7 +40,7 @@ from spectrace.model import Run, TimingMode
 from spectrace.store.publish import published, refuse_unwritable
 
 _DURATION: Any = "2m"  # Any: typer sends a default through the option's parser as well
-_PRECISION: Any = "1%"
+_PRECISION = 0.01
 _PRECISE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_PRECISION = 0.5
 _KEPT_THE_PROBE = 1
@@ -68,6 +68,24 @@ def milliseconds_option(text: str) -> float:
         BadParameter: It is no duration.
     """
     return 1000 * duration_option(text)
+
+
+def wish_of(
+    duration_s: float,
+    cycles: int | None,
+    precision: float | None,
+    plain_decode_ms: float | None,
+    seed: int,
+) -> Wish:
+    """What the options ask for: who asks for cycles alone gets as many, however precise."""
+    return Wish(
+        duration_s,
+        cycles,
+        _PRECISION if precision is None else precision,
+        plain_decode_ms,
+        seed,
+        precision_ends=cycles is None or precision is not None,
+    )
 
 
 class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,15 +161,16 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
         ),
     ] = None,
     precision: Annotated[
-        float,
+        float | None,
         typer.Option(
             parser=precision_option,
             metavar="PERCENT",
             help="Enough when no interval reaches further than this part of a cycle's time; what "
-            f"is smaller counts as no difference. {_PRECISION} if not given.",
+            f"is smaller counts as no difference. {_PRECISION:.0%} if not given; with --cycles it "
+            "ends nothing then.",
             show_default=False,
         ),
-    ] = _PRECISION,
+    ] = None,
     no_sync: Annotated[
         bool, typer.Option("--no-sync", help="Leave out the mode that slows the server.")
     ] = False,
@@ -196,7 +215,7 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
         refuse_unwritable(html, force=force)
     console = Console(stderr=True) if json else OutputConsole()
     progress = progress_on(console)
-    wish = Wish(duration, cycles, precision, plain_decode, seed)
+    wish = wish_of(duration, cycles, precision, plain_decode, seed)
     options = Options(take_control=take_control, method=method)
     with stop_on_signals() as stop:
         ring_file.sweep()  # what a killed spectrace and then a killed server left behind

@@ -17,7 +17,7 @@ from spectrace.analysis.timing_report import (
 )
 from spectrace.cli import numbers
 from spectrace.cli.timing_table import against, basis, lanes, mode_rows, with_reach
-from spectrace.cli.timing_words import label
+from spectrace.cli.timing_words import host_lane, label
 from spectrace.model import PhaseName, TimingMode
 
 _STYLE = Path(__file__).with_suffix(".css")
@@ -106,7 +106,8 @@ def _cards(found: Comparison) -> Iterator[str]:
 
 
 def _slows(cost: Cost | None) -> bool:
-    return cost is not None and cost.verdict is Verdict.DIFFERS and cost.throughput_ratio.value > 1
+    ratio = cost.throughput_ratio if cost is not None and cost.verdict is Verdict.DIFFERS else None
+    return ratio is not None and ratio.value > 1
 
 
 def _cost_in_words(cost: Cost | None) -> str:
@@ -141,12 +142,13 @@ def _cycles(found: Comparison) -> Iterator[str]:
 
 def _stack(name: str, phases: Sequence[PhaseFigures], full: float) -> str:
     total = sum(phase.time_ms.value for phase in phases)
+    lane = name.partition(",")[0]
     parts = "".join(_segment(phase, total, full) for phase in phases if phase.time_ms.value > 0)
     words = ", ".join(f"{label(p.name)} {with_reach(p.time_ms, 2)} ms" for p in phases)
     return (
         f'<div class="row"><span class="name"><b>{name}</b></span>'
         f'<div class="plot" role="img" aria-label="{escape(name)}: {escape(words)}">'
-        f'<div class="stack {name}" style="width:{total / full:.3%}">{parts}</div>'
+        f'<div class="stack {lane}" style="width:{total / full:.3%}">{parts}</div>'
         f'<span class="value" style="left:{total / full:.3%}"><b>{total:.2f}</b> ms</span>'
         "</div></div>"
     )
@@ -201,7 +203,9 @@ def _truth(found: Comparison) -> str:
     return f"the {name}" if name == "device" else f"{name} timing"
 
 
-def _limit(estimate: Estimate) -> float:
+def _limit(estimate: Estimate | None) -> float:
+    if estimate is None:
+        return 0.0
     known = [estimate.value, estimate.low or 0.0, estimate.high or 0.0]
     return max(map(abs, known))
 
@@ -211,22 +215,23 @@ def _difference(one: PhaseDifference, reach: float, margin: float) -> str:
         return 0.5 + value / reach / 2
 
     found = one.difference_ms
-    low, high = sorted((at(0), at(found.value)))
+    low, high = sorted((at(0), at(0 if found is None else found.value)))
+    figure = numbers.MISSING if found is None else f"{with_reach(found, 2)} ms"
     verdict = {Verdict.DIFFERS: "", Verdict.SAME: " · none", Verdict.OPEN: " · not known"}
     return (
-        f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, {one.mode.value}'
-        "</span>"
+        f'<div class="row figured"><span class="name"><b>{label(one.phase)}</b>, '
+        f"{host_lane(one.mode)}</span>"
         '<div class="plot low">'
         f'<span class="band" style="left:{at(-margin):.3%};width:{margin / reach:.3%}"></span>'
         f'<span class="bar {one.mode.value}" style="--c:var(--{one.phase.value});'
         f'left:{low:.3%};width:{high - low:.3%}"></span><span class="zero" style="left:50%"></span>'
         f"{_whisker(found, at)}"
-        f'</div><span class="figure">{with_reach(found, 2)} ms{verdict[one.verdict]}</span></div>'
+        f'</div><span class="figure">{figure}{verdict[one.verdict]}</span></div>'
     )
 
 
-def _whisker(estimate: Estimate, at: Callable[[float], float]) -> str:
-    if estimate.low is None or estimate.high is None:
+def _whisker(estimate: Estimate | None, at: Callable[[float], float]) -> str:
+    if estimate is None or estimate.low is None or estimate.high is None:
         return ""
     low, high = at(estimate.low), at(estimate.high)
     return f'<span class="whisker" style="left:{low:.3%};width:{high - low:.3%}"></span>'
@@ -249,7 +254,9 @@ def _costs(found: Comparison) -> Iterator[str]:
     yield f'<div class="row figured"><span></span>{axis}</div></figure></section>'
 
 
-def _less_one(ratio: Estimate) -> Estimate:
+def _less_one(ratio: Estimate | None) -> Estimate | None:
+    if ratio is None:
+        return None
     low, high = (None if limit is None else limit - 1 for limit in (ratio.low, ratio.high))
     return Estimate(value=ratio.value - 1, low=low, high=high)
 
@@ -259,7 +266,7 @@ def _cost(cost: Cost, reach: float, margin: float) -> str:
         return 0.5 + value / reach / 2
 
     found = _less_one(cost.throughput_ratio)
-    low, high = sorted((at(0), at(found.value)))
+    low, high = sorted((at(0), at(0 if found is None else found.value)))
     return (
         f'<div class="row figured"><span class="name"><b>{cost.mode.value}</b></span>'
         '<div class="plot low">'
@@ -315,12 +322,14 @@ def _phase_rows(found: Comparison) -> Iterator[str]:
         cells = []
         for figures in found.modes:
             shown = figures.device or figures.host
+            by_host = figures.mode is TimingMode.DEVICE and not figures.device
+            lane = ", host lane" if by_host else ""
             phase = next((one for one in shown if one.name is name), None)
             cells.append(
                 numbers.MISSING
                 if phase is None
                 else f"{_cell(with_reach(phase.time_ms, 2))} "
-                f"<small>{numbers.share(phase.share.value)}</small>"
+                f"<small>{numbers.share(phase.share.value)}{lane}</small>"
             )
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f'<tr><th scope="row">{label(name)}, ms</th>{row}</tr>'

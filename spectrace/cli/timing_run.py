@@ -62,6 +62,7 @@ class Wish:
             time; what is smaller counts as no difference.
         plain_decode_ms: Time of a plain decode of the same batch, where it is known.
         seed: Of the order of blocks.
+        precision_ends: Whether it ends by the precision at all.
     """
 
     duration_s: float
@@ -69,6 +70,7 @@ class Wish:
     precision: float
     plain_decode_ms: float | None
     seed: int
+    precision_ends: bool = True
 
 
 @dataclass(frozen=True)
@@ -398,12 +400,17 @@ class TimingRun:
         known = "not known yet"
         if widest is not None and widest < 1:
             known = f"±{numbers.share(widest)} of a cycle"
+        asked = f"±{numbers.share(self._wish.precision)}"
+        if not self._wish.precision_ends:
+            asked = f"{numbers.count(self._wish.cycles)} cycles of each mode"
         self._progress.round(
             f"Round {self._rounds}: {sum(figures.cycles for figures in found.modes):,} cycles "
-            f"count, widest interval {known}, asked for ±{numbers.share(self._wish.precision)}."
+            f"count, widest interval {known}, asked for {asked}."
         )
         if self._has_cycles({figures.mode: figures.cycles for figures in found.modes}):
             return True
+        if not self._wish.precision_ends:
+            return False
         explained = {TimingMode.DEVICE} if self._device_timing else set()
         silent = set(found.without_data) - explained
         return not silent and widest is not None and widest <= self._wish.precision

@@ -18,7 +18,7 @@ from spectrace.analysis.timing_report import (
     Verdict,
 )
 from spectrace.cli import numbers
-from spectrace.cli.timing_words import label, sentences
+from spectrace.cli.timing_words import host_lane, label, sentences
 from spectrace.model import Lane, PhaseName
 
 _MINUS = "\u2212"  # a real minus sign
@@ -93,13 +93,16 @@ def mode_rows(found: Comparison) -> Iterator[tuple[str, Callable[[ModeFigures], 
 
 
 def lanes(found: Comparison) -> list[tuple[str, tuple[PhaseFigures, ...]]]:
-    """Every lane that has phases, with its heading: `host`, `device`, `sync`."""
+    """Every lane that has phases, with its heading: `host`, `device`, `sync`.
+
+    Where mode `device` has no times of the device its host lane says so.
+    """
     columns = []
     for figures in found.modes:
         if figures.device:
             columns.append(("device", figures.device))
         elif figures.host:
-            columns.append((f"{figures.mode.value}", figures.host))
+            columns.append((host_lane(figures.mode), figures.host))
     return columns
 
 
@@ -134,7 +137,9 @@ def against(found: Comparison) -> str:
 def _differences(found: Comparison) -> Table:
     modes = list(dict.fromkeys(one.mode for one in found.differences))
     table = _table(
-        "", *(f"{mode.value} \u2212 {against(found)}, ms" for mode in modes), title="Differences"
+        "",
+        *(f"{host_lane(mode)} \u2212 {against(found)}, ms" for mode in modes),
+        title="Differences",
     )
     verdicts = {
         Verdict.DIFFERS: "",
@@ -192,26 +197,28 @@ def like(what: Like) -> str:
     return ", ".join(words)
 
 
-def milliseconds(estimate: Estimate) -> str:
+def milliseconds(estimate: Estimate | None) -> str:
     """A time for a column in ms, with how far its interval reaches."""
     return with_reach(estimate, 2)
 
 
 def rate(estimate: Estimate | None) -> str:
     """A number per second, likewise."""
-    return numbers.MISSING if estimate is None else with_reach(estimate, 1)
+    return with_reach(estimate, 1)
 
 
-def factor(estimate: Estimate) -> str:
+def factor(estimate: Estimate | None) -> str:
     """A ratio, likewise."""
     return with_reach(estimate, 3)
 
 
-def with_reach(estimate: Estimate, decimals: int) -> str:
+def with_reach(estimate: Estimate | None, decimals: int) -> str:
     """A value and how far its interval reaches on its wider side, which is rounded up.
 
-    `±?` where the data give no interval.
+    `±?` where the data give no interval, a dash where they give no value.
     """
+    if estimate is None:
+        return numbers.MISSING
     value = f"{abs(estimate.value):,.{decimals}f}"
     if estimate.value < 0 and float(value.replace(",", "")):
         value = f"{_MINUS}{value}"

@@ -18,7 +18,7 @@ from spectrace.model import Lane, PhaseName, TimingMode
 _CLOCKS = {
     TimingMode.HOST: "the host's clock",
     TimingMode.SYNC: "sync timing",
-    TimingMode.DEVICE: "device timing",
+    TimingMode.DEVICE: "the host's clock in mode device",  # as of every mode, its host lane
 }
 _TO = "\u2013"  # an en dash
 
@@ -38,7 +38,8 @@ def _sentences(found: Comparison) -> Iterator[str]:
             "The host runs ahead of the device: host times of phases are the times of their "
             "launches and of waits with a name, not what the device does in them."
         )
-    yield from map(_moved, found.moved)
+    on_device = found.reference is not None and found.reference.lane is Lane.DEVICE
+    yield from (_moved(one, on_device=on_device) for one in found.moved)
     for mode in (TimingMode.HOST, TimingMode.SYNC):
         yield from _differences(found, mode)
     yield from map(_cost, found.costs)
@@ -80,13 +81,14 @@ def _lacking(found: Comparison) -> Iterator[str]:
         )
 
 
-def _moved(moved: Moved) -> str:
+def _moved(moved: Moved, *, on_device: bool) -> str:
+    where = "on the device" if on_device else "by sync timing"
     hidden = (
         f"{_CLOCKS[moved.mode].capitalize()} hides {_ms(moved.hidden_ms)} of "
-        f"{label(moved.hidden_in)}'s time on the device"
+        f"{label(moved.hidden_in)}'s time {where}"
     )
     if moved.charged_to is None or moved.charged_ms is None:
-        return f"{hidden}; no phase of it is longer by as much."
+        return f"{hidden}; no phase of it is longer by as much beside."
     way = f"({label(moved.hidden_in)} \u2192 {label(moved.charged_to)})"
     if moved.as_wait:
         return f"{hidden}; it shows up in {label(moved.charged_to)} {way}."
@@ -104,9 +106,10 @@ def _differences(found: Comparison, mode: TimingMode) -> Iterator[str]:
     told = {one.charged_to for one in moved} | {one.hidden_in for one in moved}
     clock = _CLOCKS[mode].capitalize()
     for one in own:
-        if one.verdict is Verdict.DIFFERS and one.phase not in told:
-            longer = one.difference_ms.value > 0
-            apart = one.difference_ms if longer else negated(one.difference_ms)
+        excess = one.difference_ms
+        if one.verdict is Verdict.DIFFERS and excess is not None and one.phase not in told:
+            longer = excess.value > 0
+            apart = excess if longer else negated(excess)
             yield (
                 f"{clock} shows {label(one.phase)} {'longer' if longer else 'shorter'} than "
                 f"{against}, by {_ms(apart)}{_why_longer(mode) if longer else ''}."
@@ -129,8 +132,8 @@ def _why_longer(mode: TimingMode) -> str:
     return ""
 
 
-def _reach(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
+def _reach(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.low is None or estimate.high is None:
         return "too few blocks"
     low, high = (numbers.milliseconds_cell(limit) for limit in (estimate.low, estimate.high))
     return f"{low} to {high} ms"
@@ -143,7 +146,7 @@ def _cost(cost: Cost) -> str:
         TimingMode.HOST: "Host timing",
     }[cost.mode]
     ratio = cost.throughput_ratio
-    if ratio.low is None or ratio.high is None:
+    if ratio is None or ratio.low is None or ratio.high is None:
         return f"What {name.lower()} costs cannot be said: there are too few blocks."
     if ratio.half_width > 1:
         return f"What {name.lower()} costs cannot be said: cycles differ too much by themselves."
@@ -176,6 +179,11 @@ def _ms(estimate: Estimate) -> str:
 def percent(fraction: float) -> str:
     """A share in % with one decimal and a real minus sign."""
     return f"{numbers.two_decimals(round(fraction * 100, 1))[:-1]} %"
+
+
+def host_lane(mode: TimingMode) -> str:
+    """The host's phases in a mode: of mode `device` they are not what its name says."""
+    return "host, in mode device" if mode is TimingMode.DEVICE else mode.value
 
 
 def label(phase: PhaseName) -> str:

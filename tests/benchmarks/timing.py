@@ -5,8 +5,10 @@ truth, of all kinds of intervals the one that is farthest from 0.95. `coverage_K
 `difference` of a phase between two modes, `throughput_ratio`, `phase_median`, `phase_share`,
 `rate` of cycles, `tokens_rate`, `p50`, `p95` and `p99` of cycles in three rounds and
 `..._of_a_long_run` of eighteen, and `stopped_difference`, of runs that ended at the first round at
-which the intervals were narrow enough. `wide_KIND`: the part of runs in which the data gave no
-interval; these count nowhere else, and where it is 1 there is no `coverage_KIND`.
+which the intervals were narrow enough. `coverage_drift_MODES_PERCENT`: of costs of two, three and
+four modes that cost nothing, while cycles become longer by so many percent over the run.
+`wide_KIND`: the part of runs in which the data gave no interval; these count nowhere else, and
+where it is 1 there is no `coverage_KIND`.
 `aa_false_rate`: the part of runs on a server on which all modes show the same that claimed any
 difference or cost at all; `aa_stopped_false_rate` the same of runs that ended so. `compare_ms`:
 CPU time of one comparison of eighteen rounds.
@@ -23,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spectrace.analysis.timing_comparison import compare
-from tests.helpers.timing_trials import LONG_ROUNDS, aa_rate, coverage
+from tests.helpers.timing_trials import LONG_ROUNDS, aa_rate, coverage, drift_coverage
 from tests.helpers.timing_truth import STORY, samples
 
 _REPEATS = 5
@@ -53,6 +55,12 @@ def main() -> None:
         "coverage": max(by_kind.values(), key=lambda part: abs(part - 0.95)),
         **{f"coverage_{kind}": part for kind, part in by_kind.items()},
         **{f"wide_{kind}": tally.wide / tally.runs for kind, tally in tallies.items()},
+        **{
+            f"coverage_drift_{modes}_{percent}": part
+            for modes in (2, 3, 4)
+            for percent in (0, 3, 10)
+            if (part := drift_coverage(options.runs, modes, percent / 100).coverage) is not None
+        },
         "aa_false_rate": aa_rate(options.aa_runs, stops=False),
         "aa_stopped_false_rate": aa_rate(options.aa_runs, stops=True),
         "compare_ms": round(compare_ms(), 1),

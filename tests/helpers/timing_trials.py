@@ -14,6 +14,7 @@ from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison, Verdict
 from spectrace.model import PhaseName, TimingMode
 from tests.helpers.timing_truth import (
+    MODES,
     PHASES,
     STORY,
     TOKENS,
@@ -85,6 +86,27 @@ def coverage(runs: int) -> dict[str, Tally]:
             holds = estimate is not None and whole and not estimate.excludes(truth)
             found[kind] = Tally(held + holds, wide + (not whole), count + 1)
     return found
+
+
+def drift_coverage(runs: int, modes: int, drift: float) -> Tally:
+    """How often a cost's interval holds the truth, that there is none, while the server drifts.
+
+    Args:
+        runs: So many runs of the least rounds that the command would take.
+        modes: How many of them are compared.
+        drift: By what part of its time a cycle becomes longer over the run.
+    """
+    server = Server(drift_ms=drift * 29.90 / 3)  # draft, verify and the rest by a third each
+    rounds = max(2, math.ceil(4 / (modes - 1)))
+    held = wide = 0
+    for seed in range(runs):
+        table = SampleTable(samples(server, rounds, seed, MODES[:modes]))
+        cycles = table.column(lambda sample: sample.cycle_ms)
+        found = table.factor(TimingMode.HOST, TimingMode.OFF, cycles, 0.95)
+        whole = found is not None and math.isfinite(found.half_width)
+        held += found is not None and whole and not found.excludes(1.0)
+        wide += not whole
+    return Tally(held, wide, runs)
 
 
 def _intervals(seed: int) -> Iterator[tuple[str, Estimate | None, float]]:

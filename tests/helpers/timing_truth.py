@@ -7,6 +7,7 @@ server drifts, and times are skewed to the right, as measured ones are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -64,10 +65,12 @@ STORY = Server(
 )
 
 
-def samples(server: Server, rounds: int, seed: int) -> list[Sample]:
+def samples(
+    server: Server, rounds: int, seed: int, modes: Sequence[TimingMode] = MODES
+) -> list[Sample]:
     """What so many rounds of a balanced plan would give."""
     random = np.random.default_rng(seed)
-    plan = Plan(MODES, seed)
+    plan = Plan(modes, seed)
     total = rounds * plan.turns_per_round
     made: list[Sample] = []
     for block, turn in enumerate(islice(plan.turns(), total)):

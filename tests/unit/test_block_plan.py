@@ -14,19 +14,48 @@ ALL = tuple(TimingMode)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_each_mode_follows_each_other_once_in_every_round(count: int) -> None:
+def test_each_mode_follows_each_other_once_in_every_second_round(count: int) -> None:
     """Of m modes a round has m (m - 1) turns, and every ordered pair of modes stands in it once."""
     modes = ALL[:count]
     for seed in range(20):
         plan = Plan(modes, seed)
         before = plan.lead_in
-        turns = list(islice(plan.turns(), 5 * count * (count - 1)))
-        for number in range(5):
+        turns = list(islice(plan.turns(), 6 * count * (count - 1)))
+        for number in range(6):
             of_round = [turn.mode for turn in turns if turn.round == number]
             assert len(of_round) == plan.turns_per_round == count * (count - 1)
             pairs = Counter(pairwise([before, *of_round]))
-            assert pairs == {(a, b): 1 for a in modes for b in modes if a is not b}
+            if number % 2 == 0:
+                assert pairs == {(a, b): 1 for a in modes for b in modes if a is not b}
+            else:  # the way back begins with the mode that the way there ended with
+                assert pairs[before, before] == 1
+                assert sum(pairs[a, b] for a in modes for b in modes if a is not b) == (
+                    plan.turns_per_round - 1
+                )
+                assert max(pairs.values()) == 1
             before = of_round[-1]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_no_mode_comes_later_than_another_over_two_rounds(count: int) -> None:
+    """Whatever becomes longer from block to block by as much adds as much to all modes."""
+    modes = ALL[:count]
+    of_two_rounds = 2 * count * (count - 1)
+    for seed in range(20):
+        turns = list(islice(Plan(modes, seed).turns(), 3 * of_two_rounds))
+        for start in range(0, len(turns), of_two_rounds):
+            places = Counter[TimingMode]()
+            for place, turn in enumerate(turns[start : start + of_two_rounds]):
+                places[turn.mode] += place
+            assert len(set(places.values())) == 1
+
+
+def test_two_modes_go_one_other_other_one() -> None:
+    """Neither is always the first; each two rounds begin with what did not end the last two."""
+    plan = Plan(ALL[:2], 3)
+    a = plan.lead_in
+    (b,) = set(ALL[:2]) - {a}
+    assert [turn.mode for turn in islice(plan.turns(), 8)] == [b, a, a, b, a, b, b, a]
 
 
 def test_rounds_go_different_ways() -> None:

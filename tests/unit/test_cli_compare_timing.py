@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.timing_comparison import compare
-from spectrace.cli.compare_timing import TimingResult, announcement, answer, page_of
+from spectrace.cli.compare_timing import TimingResult, announcement, answer, page_of, wish_of
 from spectrace.cli.main import app
 from spectrace.cli.timing_run import Glance
 from spectrace.cli.timing_table import render, with_reach
@@ -40,6 +40,19 @@ def test_a_precision_is_a_share(text: str) -> None:
     done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "--precision", text])
     assert done.exit_code == 2
     assert "no precision" in re.sub(r"[\s│]+", " ", done.output)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "precision", "ends"),
+    [(None, None, True), (None, 0.02, True), (500, None, False), (500, 0.02, True)],
+)
+def test_with_cycles_a_precision_ends_only_what_it_was_given_for(
+    cycles: int | None, precision: float | None, *, ends: bool
+) -> None:
+    """One that nobody asked for is the margin alone, 1 %."""
+    wish = wish_of(120.0, cycles, precision, None, 0)
+    assert wish.precision_ends is ends
+    assert wish.precision == (precision or 0.01)
 
 
 def test_a_page_is_not_written_over_what_is_there(tmp_path: Path) -> None:

@@ -78,6 +78,27 @@ def test_a_difference_and_its_error_by_hand() -> None:
     assert found.half_width == pytest.approx(4.3027, rel=1e-4)
 
 
+def test_a_difference_takes_a_slope_within_rounds_out() -> None:
+    """Rounds of A B, B A, A B with A = 2, B = 0 and 10 more from block to block: 2, no error."""
+    ones, others = np.array([2.0, 32.0, 42.0]), np.array([10.0, 20.0, 50.0])
+    rounds, places = ((0, 1, 2), (0, 1, 2)), ((0, 3, 4), (1, 2, 5))
+    found = difference(ones, others, rounds, 0.95, places=places)
+    assert found is not None
+    assert found.value == pytest.approx(2.0)
+    assert found.half_width == pytest.approx(0.0, abs=1e-9)
+    without = difference(ones, others, rounds, 0.95)
+    assert without is not None
+    assert without.value == pytest.approx(2.0 - 10.0 / 3)  # A comes first once more than B
+
+
+def test_a_slope_that_cannot_be_told_from_the_difference_stays() -> None:
+    """Where A is always the first of a round, what comes later and what is B are the same."""
+    ones, others = np.array([2.0, 23.0, 41.0]), np.array([10.0, 30.0, 50.0])
+    rounds = ((0, 1, 2), (0, 1, 2))
+    found = difference(ones, others, rounds, 0.95, places=((0, 2, 4), (1, 3, 5)))
+    assert found == difference(ones, others, rounds, 0.95)
+
+
 def test_no_difference_without_a_common_round() -> None:
     """Modes that never met in a round differ by the drift as well."""
     assert difference(np.array([1.0, 2.0]), np.array([3.0]), ((0, 0), (1,)), 0.95) is None

@@ -46,12 +46,13 @@ class Run:
         duration_s: float = 600.0,
         cycles: int | None = None,
         precision: float = 0.01,
+        precision_ends: bool = True,
         **server: object,
     ) -> None:
         self.clock = clock = Ticking()
         self.server = TimedServer(clock, **server)  # type: ignore[arg-type]  # fields of it
         self.told, self.stop = Told(), Stop()
-        wish = Wish(duration_s, cycles, precision, None, 0)
+        wish = Wish(duration_s, cycles, precision, None, 0, precision_ends)
         self.timing = TimingRun(self.server, self.server.switch, wish, self.told, self.stop, clock)
 
     def whole(self, *, with_sync: bool = True) -> Comparison:
@@ -62,14 +63,15 @@ class Run:
 
 
 def test_it_ends_when_the_intervals_are_narrow_enough() -> None:
-    """The story's server in two rounds of twelve blocks, each mode behind each other twice."""
+    """The story's server in two rounds of twelve blocks, the second the first one's way back."""
     run = Run()
     found = run.whole()
     assert (found.rounds, found.blocks) == (2, 24)
     asked = run.server.asked
     assert len(asked) == 1 + 24 + 1  # what leads in, and the block that ended the last one
-    pairs = list(pairwise(asked[:25]))
-    assert all(pairs.count((a, b)) == 2 for a in TimingMode for b in TimingMode if a is not b)
+    pairs = list(pairwise(asked[:13]))
+    assert all(pairs.count((a, b)) == 1 for a in TimingMode for b in TimingMode if a is not b)
+    assert asked[13:25] == asked[12:0:-1]
     assert "(draft → verify)" in sentences(found)[0]
     assert set(found.left_out) == {"warm_up"}
     assert found.left_out["warm_up"] == 24 * 10  # and none of the block that was cut off
@@ -88,6 +90,13 @@ def test_it_ends_with_the_cycles_that_were_asked_for() -> None:
     found = Run(cycles=240, precision=1e-9).whole()
     assert min(figures.cycles for figures in found.modes) >= 240
     assert found.rounds == 2
+
+
+def test_who_asks_for_cycles_alone_gets_them() -> None:
+    """Two rounds bring 240 or more of each mode, precise enough: it goes on to 500."""
+    found = Run(cycles=500, precision_ends=False).whole()
+    assert min(figures.cycles for figures in found.modes) >= 500
+    assert Run(cycles=500).whole().rounds == 2
 
 
 def test_it_ends_in_time() -> None:
