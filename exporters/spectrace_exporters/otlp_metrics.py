@@ -67,7 +67,7 @@ class PushStats(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.rejected_points} values of metrics were rejected.{error}"
         if not self.is_current:
             pushes = f"{self.failed} of {self.sent + self.failed} pushes failed"
-            return f"the last metrics did not arrive ({pushes}).{error}"
+            return f"the last metrics may not have arrived ({pushes}).{error}"
         return ""
 
 
