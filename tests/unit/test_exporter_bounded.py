@@ -98,18 +98,25 @@ def test_a_refusal_without_end_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    "before",
-    [b"", b"HTTP/1.1 200 OK\r\nX: ", OK + b"Content-Length: 100\r\n\r\n", OK + b"\r\n"],
-    ids=["status", "header", "body", "body without a length"],
+    ("at_once", "then", "at_last"),
+    [
+        (b"", b"HTTP/1.1 200 " + b"O" * DRIPS, b"\r\nContent-Length: 0\r\n\r\n"),
+        (OK + b"X: ", b"x" * DRIPS, b"\r\nContent-Length: 0\r\n\r\n"),
+        (OK + b"Content-Length: %d\r\n\r\n" % DRIPS, b"\x1a\x62" + b"x" * (DRIPS - 2), b""),
+    ],
+    ids=["status", "header", "body"],
 )
-def test_who_answers_byte_by_byte_is_not_waited_for(before: bytes) -> None:
-    """The timeout is that of the whole try: the answer that would come in the end is not heard."""
+def test_who_answers_byte_by_byte_is_not_waited_for(
+    at_once: bytes, then: bytes, at_last: bytes
+) -> None:
+    """The timeout is that of the whole try: the success that comes in the end is not heard."""
 
     def dripping(connection: socket.socket) -> None:
-        connection.sendall(before)
-        for byte in (b"HTTP/1.1 200 OK\r\nX: " if not before else b"") + b"\x12" * DRIPS:
+        connection.sendall(at_once)
+        for byte in then:
             connection.sendall(bytes([byte]))
             time.sleep(0.1)
+        connection.sendall(at_last)
 
     outcome = sent(dripping, timeout_s=0.5)
     assert (outcome.taken, outcome.answered, outcome.reason) == (False, False, "no answer")
