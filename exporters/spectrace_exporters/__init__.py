@@ -56,7 +56,8 @@ class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
         rejected_spans: Of these, spans that the other side then said it did not store.
         failed_cycles: Cycles that the other side did not take.
         failed_spans: Spans likewise.
-        dropped_cycles: Cycles that were given up: too many waited, or there was no time left.
+        dropped_cycles: Cycles that were given up: too many waited, or there was no time left. Those
+            that were under way may have arrived all the same.
         dropped_spans: Their spans.
         unsampled_cycles: Cycles that sampling left out; they are no loss.
         last_error: What last went wrong, empty if nothing did.
@@ -74,7 +75,7 @@ class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost_cycles(self) -> int:
-        """Cycles that did not arrive."""
+        """Cycles of which it is not known that they arrived."""
         return self.failed_cycles + self.dropped_cycles
 
     @property
@@ -83,13 +84,13 @@ class ExportStats(msgspec.Struct, frozen=True, kw_only=True):
         return self.failed_spans + self.dropped_spans + self.rejected_spans
 
     def loss(self) -> str:
-        """One sentence on what did not arrive, empty if everything did."""
+        """One sentence on what is not known to have arrived, empty if everything did."""
         if not self.lost_cycles and not self.lost_spans:
             return ""
         counts = (
-            f"{self.lost_spans} spans are lost: {self.failed_spans} failed, "
-            f"{self.dropped_spans} were not sent, {self.rejected_spans} were rejected; "
-            f"{self.lost_cycles} cycles did not arrive"
+            f"{self.lost_spans} spans may be lost: {self.failed_spans} failed, "
+            f"{self.dropped_spans} were given up, {self.rejected_spans} were rejected; "
+            f"{self.lost_cycles} cycles may not have arrived"
         )
         return f"{counts}. Last error: {self.last_error}" if self.last_error else f"{counts}."
 

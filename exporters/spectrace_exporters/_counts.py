@@ -7,6 +7,7 @@ import threading
 import requests
 from msgspec.structs import replace
 
+from spectrace.shown import MOST_WORDS, words
 from spectrace_exporters import ExportStats
 from spectrace_exporters._outcome import NO_ANSWER
 
@@ -42,7 +43,8 @@ class Counts:
         self._add(**{name: spans, "rejected_spans": rejected})
 
     def note(self, error: str) -> None:
-        """Something went wrong."""
+        """Something went wrong; what others say of it is in what an exception says, too."""
+        error = words(error, 2 * MOST_WORDS)
         with self._lock:
             if error and not self._frozen:
                 self._stats = replace(self._stats, last_error=error)

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
 from spectrace.errors import SpectraceError
+from spectrace.shown import address
 from spectrace_exporters._variables import Signal, Variables
 
 GRPC, HTTP_PROTOBUF, HTTP_JSON = "grpc", "http/protobuf", "http/json"
@@ -95,7 +96,9 @@ def _checked(url: str, source: str, protocol: str) -> str:
     if _is_http(url):
         return url
     port = urlsplit(_DEFAULTS[protocol]).port
-    raise SpectraceError(f"{source}: {url!r} is no URL, write http://HOST:{port}.", exit_code=2)
+    raise SpectraceError(
+        f"{source}: {address(url)!r} is no URL, write http://HOST:{port}.", exit_code=2
+    )
 
 
 def _is_http(url: str) -> bool:

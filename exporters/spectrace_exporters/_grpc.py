@@ -19,6 +19,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Run
 from spectrace.otlp.encode_protobuf import ProtobufEncoder
 from spectrace.otlp.shape import Trace
+from spectrace.shown import words
 from spectrace_exporters._endpoint import TRACES, is_loopback
 from spectrace_exporters._outcome import Outcome, of_response, unanswered
 from spectrace_exporters._settings import Settings
@@ -134,11 +135,11 @@ def _failed(error: Any) -> Outcome:
     code, details = error.code(), error.details() or ""
     wait_s = _wait_s(error)
     if code in _NOBODY or (code is grpc.StatusCode.UNAVAILABLE and "connect" in details.lower()):
-        return unanswered(_short(details) or code.name.lower())
+        return unanswered(words(_short(details)) or code.name.lower())
     exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED and wait_s is not None
     return Outcome(
         taken=False,
-        reason=f"{code.name}: {details}".removesuffix(": "),
+        reason=f"{code.name}: {words(details)}".removesuffix(": "),
         again=code in _RETRYABLE or exhausted,
         wait_s=wait_s,
     )

@@ -7,6 +7,9 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from spectrace.shown import words
+from spectrace_exporters._answer import MAX_ANSWER_BYTES
+
 NO_ANSWER = "no answer"
 _REDIRECTS = 300
 _NO_SUCCESS = 400
@@ -49,7 +52,7 @@ def unanswered(reason: str) -> Outcome:
 def of_response(response: ExportTraceServiceResponse) -> Outcome:
     """The other side says that it took the request."""
     partial = response.partial_success
-    return Outcome(taken=True, rejected=partial.rejected_spans, reason=partial.error_message)
+    return Outcome(taken=True, rejected=partial.rejected_spans, reason=words(partial.error_message))
 
 
 def of_http(status: int, why: str, kind: str, body: bytes, wait_s: float | None = None) -> Outcome:
@@ -59,14 +62,14 @@ def of_http(status: int, why: str, kind: str, body: bytes, wait_s: float | None 
         status: HTTP status.
         why: Its reason phrase.
         kind: Header Content-Type.
-        body: The answer's body.
+        body: The answer's body; of one that is too long no more than tells so.
         wait_s: What its header Retry-After says, in s.
     """
     if status >= _NO_SUCCESS:
         to_do = f": {_TO_DO[status]}" if status in _TO_DO else ""
         return Outcome(
             taken=False,
-            reason=f"{status} {why}".strip() + to_do,
+            reason=f"{status} {words(why)}".strip() + to_do,
             again=status in _RETRYABLE,
             wait_s=wait_s,
         )
@@ -74,16 +77,17 @@ def of_http(status: int, why: str, kind: str, body: bytes, wait_s: float | None 
     if response is None:
         return Outcome(
             taken=False,
-            reason=f"the answer ({status}, {kind or 'no type'}) is not that of an OTLP receiver: "
-            "look at the address, and for a proxy",
+            reason=f"the answer ({status}, {words(kind) or 'no type'}) is not that of an OTLP "
+            "receiver: look at the address, and for a proxy",
         )
     return of_response(response)
 
 
 def _read(status: int, kind: str, body: bytes) -> ExportTraceServiceResponse | None:
-    """The answer of a receiver; None for a page, a redirect, and what cannot be read."""
+    """The answer of a receiver; None for a page, a redirect, and what is too long or unreadable."""
     answer = ExportTraceServiceResponse()
-    if status >= _REDIRECTS or kind.startswith("text/"):
+    too_long = len(body) > MAX_ANSWER_BYTES
+    if status >= _REDIRECTS or kind.startswith("text/") or too_long:
         return None
     try:
         if kind == "application/json":

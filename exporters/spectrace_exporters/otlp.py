@@ -16,6 +16,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.otlp.shape import Trace, trace_of
 from spectrace.otlp.silent_grpc import silent
+from spectrace.shown import address, words
 from spectrace_exporters import ExportStats
 from spectrace_exporters._counts import Counts
 from spectrace_exporters._endpoint import GRPC, TRACES, endpoint_of, protocol_of
@@ -311,7 +312,9 @@ def _sender(endpoint: str, protocol: str, settings: Settings) -> Sender:
 
         return HttpSender(endpoint, protocol, settings)
     except (ValueError, RuntimeError) as error:  # what it makes of a variable
-        raise SpectraceError(f"OTLP cannot be sent to {endpoint}: {error}", exit_code=2) from error
+        raise SpectraceError(
+            f"OTLP cannot be sent to {address(endpoint)}: {words(str(error))}", exit_code=2
+        ) from error
 
 
 def _silence_libraries() -> None:

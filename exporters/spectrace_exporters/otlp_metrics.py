@@ -21,6 +21,8 @@ from spectrace.errors import SpectraceError
 from spectrace.metrics.delta import since
 from spectrace.metrics.meter import Snapshot
 from spectrace.otlp.silent_grpc import silent
+from spectrace.shown import MOST_WORDS, address, words
+from spectrace_exporters._answer import MAX_ANSWER_BYTES
 from spectrace_exporters._counts import why
 from spectrace_exporters._endpoint import GRPC, is_loopback
 from spectrace_exporters._metrics_data import MetricsWriter
@@ -65,7 +67,7 @@ class PushStats(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.rejected_points} values of metrics were rejected.{error}"
         if not self.is_current:
             pushes = f"{self.failed} of {self.sent + self.failed} pushes failed"
-            return f"the last metrics did not arrive ({pushes}).{error}"
+            return f"the last metrics may not have arrived ({pushes}).{error}"
         return ""
 
 
@@ -223,14 +225,14 @@ class OtlpMetrics:
         """Something went wrong, before it was given up: then it may be that we hung up."""
         with self._lock:
             if not self._is_given_up:
-                self._stats = replace(self._stats, last_error=error)
+                self._stats = replace(self._stats, last_error=words(error, 2 * MOST_WORDS))
         self._troubled.set()
 
     def _reject(self, points: int, reason: str) -> None:
         """The other side took values and did not store them."""
         with self._lock:
             rejected = self._stats.rejected_points + points
-            self._stats = replace(self._stats, rejected_points=rejected, last_error=reason)
+            self._stats = replace(self._stats, rejected_points=rejected, last_error=words(reason))
 
 
 def _official(settings: MetricsSettings, reject: Callable[[int, str], None]) -> MetricExporter:
@@ -246,7 +248,8 @@ def _official(settings: MetricsSettings, reject: Callable[[int, str], None]) -> 
             return _official_grpc(settings, reject)
     except (ValueError, RuntimeError, OSError) as error:  # what it makes of a variable
         raise SpectraceError(
-            f"Metrics cannot be pushed to {settings.endpoint}: {error}", exit_code=2
+            f"Metrics cannot be pushed to {address(settings.endpoint)}: {words(str(error))}",
+            exit_code=2,
         ) from error
 
 
@@ -308,11 +311,12 @@ def _hear(response: requests.Response, reject: Callable[[int, str], None]) -> No
         _NoReceiverError: The answer is not that of an OTLP receiver.
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.status_code not in _SUCCESS or kind.startswith("text/"):
+    too_long = len(response.content) > MAX_ANSWER_BYTES
+    if response.status_code not in _SUCCESS or kind.startswith("text/") or too_long:
         response.close()
         raise _NoReceiverError(
-            f"the answer ({response.status_code}, {kind or 'no type'}) is not that of an OTLP "
-            "receiver: look at the address, and for a proxy"
+            f"the answer ({response.status_code}, {words(kind) or 'no type'}) is not that of an "
+            "OTLP receiver: look at the address, and for a proxy"
         )
     if kind == "application/x-protobuf":
         partial = ExportMetricsServiceResponse.FromString(response.content).partial_success

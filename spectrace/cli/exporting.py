@@ -13,6 +13,7 @@ from spectrace.cli.report import Exported
 from spectrace.cli.watched import Watched
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
+from spectrace.shown import address
 
 _GROUP = "spectrace.exporters"
 _FILE = ".file"  # what the name of an exporter that writes files ends with
@@ -126,7 +127,7 @@ def exporting(
     finally:
         loss = exporter.close().loss()
         if loss:
-            note(f"To {target or tap.endpoint}: {loss}")
+            note(f"To {address(target or tap.endpoint)}: {loss}")
 
 
 def _factory(name: str) -> Callable[..., Exporter]:

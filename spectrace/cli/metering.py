@@ -15,6 +15,7 @@ from spectrace.cli.exporting import loaded
 from spectrace.errors import SpectraceError
 from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, Run
+from spectrace.shown import address
 
 _FROM_ENVIRONMENT = "env"
 _SAME = "same"
@@ -121,7 +122,7 @@ def pushing(target: Target, meter: Meter, note: Callable[[str], None]) -> Iterat
         raise
     loss = pusher.close().loss()
     if loss:
-        note(f"To {pusher.endpoint}: {loss}")
+        note(f"To {address(pusher.endpoint)}: {loss}")
 
 
 def target_of(
@@ -149,7 +150,7 @@ def target_of(
         raise SpectraceError(
             "--otlp-metrics same: "
             + (
-                f"{traces_endpoint} does not tell where metrics go: name their address."
+                f"{address(traces_endpoint)} does not tell where metrics go: name their address."
                 if traces_endpoint
                 else "traces are not sent: add --otlp-endpoint, or name the address of metrics."
             ),

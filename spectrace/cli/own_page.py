@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from spectrace.errors import SpectraceError
 from spectrace.server.security import LOOPBACK
+from spectrace.shown import address
 
 _HERE = LOOPBACK | {"0.0.0.0", "::"}  # noqa: S104 - as a target these are this machine
 
@@ -46,7 +47,7 @@ def refuse_own_page(
     here = host in _HERE or host in hosts or host.startswith("127.")
     if here and parts.port in ports:
         raise SpectraceError(
-            f"{option} {endpoint} is the page of this command, which has the {what} already: name "
-            f"another address, or leave the option away{way_out}.",
+            f"{option} {address(endpoint)} is the page of this command, which has the {what} "
+            f"already: name another address, or leave the option away{way_out}.",
             exit_code=2,
         )

@@ -91,8 +91,8 @@ def test_it_leaves_at_once_where_nobody_takes_the_cycles(
     exported = found[-1]["exported"]
     assert exported["sent_spans"] == 0
     assert exported["lost_cycles"] >= found[-1]["summary"]["cycles"] > 0
-    assert f"{exported['lost_spans']} spans are lost" in said
-    assert "the last metrics did not arrive" in said
+    assert f"{exported['lost_spans']} spans may be lost" in said
+    assert "the last metrics may not have arrived" in said
     assert took_s < REQUEST_S / 2  # the benchmark has the figure
     assert server.untouched()
 

@@ -124,6 +124,17 @@ def test_cycles_are_sent_on_and_what_did_not_arrive_is_known_at_the_end() -> Non
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_loss_is_told_without_the_secrets_of_the_address() -> None:
+    """Of the target that was named only the names of what it says stay."""
+    notes: list[str] = []
+    target = "http://ann:s3cret@there:4318/x?api_key=s3cret"
+    with exporting.exporting("fake", target, RUN, notes.append) as tap:
+        tap.feed([cycle_of(1), cycle_of(2)])
+        assert FakeExporter.made.endpoint == target
+    assert notes == ["To http://there:4318/x?api_key=…: 1 cycles did not arrive."]
+
+
+@pytest.mark.usefixtures("installed")
 def test_an_exporter_is_closed_whatever_happens() -> None:
     """Where everything arrived nothing is said."""
     notes: list[str] = []

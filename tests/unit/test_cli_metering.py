@@ -120,6 +120,17 @@ def test_what_did_not_arrive_and_what_is_odd_is_told() -> None:
     assert FakePusher.made.closed == [1.0]
 
 
+def test_addresses_of_metrics_are_told_without_their_secrets() -> None:
+    """Where something did not arrive, and where an address will not do."""
+    notes: list[str] = []
+    with pushing(Target("http://ann:s3cret@there?api_key=s3cret"), Meter(), notes.append):
+        pass
+    assert notes[1:] == ["To http://there?api_key=…: the last metrics did not arrive."]
+    with pytest.raises(SpectraceError, match="https://t/own does not tell") as refused:
+        target_of("same", "https://ann:s3cret@t/own")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_nothing_is_waited_for_where_nothing_was_traced() -> None:
     """The reason is enough to say."""
     notes: list[str] = []

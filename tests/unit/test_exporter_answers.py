@@ -155,6 +155,16 @@ def test_grpc_that_finds_nobody_says_so_in_few_words() -> None:
     assert outcome.reason == "connection refused"
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
+def test_grpc_says_no_more_than_a_line(code: grpc.StatusCode) -> None:
+    """What the other side adds to its code is cut, and holds neither controls nor passwords."""
+    outcome = _failed(Refusal(code, "\x1b[1mno\u202e ann:s3cret@host " + "x" * 3_000_000))
+    assert outcome.reason.isprintable()
+    assert outcome.reason.endswith("…")
+    assert "s3cret" not in outcome.reason
+    assert len(outcome.reason) <= len("UNAVAILABLE: ") + 200
+
+
 def test_the_scheme_decides_on_encryption_before_the_environment() -> None:
     """Only `host:port` leaves it to OTEL_EXPORTER_OTLP_INSECURE."""
     schemes = ("http://h:1", "https://h:1", "h:1")

@@ -12,6 +12,14 @@ OWN = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 GENERAL = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
+@pytest.mark.parametrize("url", ["ann:s3cret@host:1", "http://ann:s3cret@host:no?key=s3cret"])
+def test_what_is_no_url_is_shown_without_its_secrets(url: str) -> None:
+    """The person who mistyped it may show the terminal to somebody."""
+    with pytest.raises(SpectraceError, match=r"'host:.*' is no URL") as refused:
+        endpoint_of(url, Variables(TRACES, {}), HTTP_PROTOBUF)
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("flag", "environ", "url"),
     [

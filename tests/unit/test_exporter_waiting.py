@@ -163,7 +163,8 @@ def test_a_loss_is_one_sentence() -> None:
     )
 
     assert stats.loss() == (
-        "18 spans are lost: 5 failed, 6 were not sent, 7 were rejected; 5 cycles did not arrive. "
+        "18 spans may be lost: 5 failed, 6 were given up, 7 were rejected; 5 cycles may not have "
+        "arrived. "
         "Last error: no route"
     )
     assert ExportStats(sent_cycles=2, sent_spans=4).loss() == ""
