@@ -227,7 +227,7 @@ def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
         VerifyPoint(
             tokens=one.setting.draft_tokens,
             batch=one.batch,
-            verify_ms=one.parts.verify_ms,
+            verify_ms=one.parts.verify_p50_ms,
             padded_batch=one.padded_batch,
         )
         for one in found
@@ -253,7 +253,7 @@ def _plain_forward(found: Sequence[Stratum], batch: int) -> Estimate | None:
     """The forward of plain decode alone, by the same clock as verify."""
     return next(
         (
-            one.parts.verify_ms
+            one.parts.verify_p50_ms
             for one in found
             if one.setting == PLAIN and one.batch == batch and one.parts is not None
         ),

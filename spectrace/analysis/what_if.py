@@ -14,7 +14,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import PLAIN, Acceptance, Setting, prefix_length
-from spectrace.analysis.costs import Parts, Stratum, Times
+from spectrace.analysis.costs import Parts, Stratum
 from spectrace.analysis.estimates import exact, product, total
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.speculation import speed_up, throughput
@@ -57,10 +57,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         batch: Batch size.
         measured: It was; else it is predicted.
         accept_length: Tokens of a request per cycle.
-        verify_ms: Of a cycle; None for plain decode.
-        draft_ms: Likewise.
-        rest_ms: What the cycle has beyond both; likewise.
-        cycle_ms: All of it.
+        verify_ms: Of a cycle, as it usually is; None for plain decode.
+        draft_ms: Its mean; likewise.
+        rest_ms: What the cycle has beyond both, with what slow ones take; likewise.
+        cycle_ms: All of it, the mean.
         tokens_per_s: Of all requests together.
         speed_up: Against plain decode; None where that is not known.
         doubts: Why a prediction may be wrong beyond its interval.
@@ -151,7 +151,7 @@ def points(known: Known) -> tuple[Point, ...]:
         known: What was measured; of a tree of drafts only what was measured is given, since a
             narrower or deeper one cannot be told from it.
     """
-    measured = {one.setting: one for one in known.strata if one.parts and one.cycle}
+    measured = {one.setting: one for one in known.strata if one.parts and one.mean_ms}
     found = [_measured(known, stratum) for stratum in measured.values()]
     if known.plain_ms is not None:
         found.append(_plain(known, known.plain_ms))
@@ -195,24 +195,24 @@ def _point(  # noqa: PLR0913 - what a point is made of
 
 
 def _measured(known: Known, stratum: Stratum) -> Point:
-    assert stratum.cycle is not None and stratum.parts is not None  # noqa: PT018, S101 - see `points`
+    assert stratum.mean_ms is not None and stratum.parts is not None  # noqa: PT018, S101 - see `points`
     return _point(
         known,
         stratum.setting,
         known.lengths[stratum.setting],
-        stratum.cycle.p50_ms,
+        stratum.mean_ms,
         measured=True,
-        verify_ms=stratum.parts.verify_ms,
+        verify_ms=stratum.parts.verify_p50_ms,
         draft_ms=stratum.parts.draft_ms,
-        rest_ms=_rest(stratum.cycle, stratum.parts),
+        rest_ms=_rest(stratum.mean_ms, stratum.parts),
     )
 
 
-def _rest(cycle: Times, parts: Parts) -> Estimate:
+def _rest(mean_ms: Estimate, parts: Parts) -> Estimate:
     """What a measured cycle has beyond draft and verify; it is known as well as the cycle is."""
     return total(
-        (1.0, cycle.p50_ms),
-        (-1.0, exact(parts.verify_ms.value)),
+        (1.0, mean_ms),
+        (-1.0, exact(parts.verify_p50_ms.value)),
         (-1.0, exact(parts.draft_ms.value)),
     )
 
@@ -225,7 +225,7 @@ def _plain(known: Known, plain_ms: Estimate) -> Point:
 def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point | None:
     """A setting that was not measured, from the measured one that is nearest in steps."""
     base = min(near, key=lambda one: (abs(one.setting.steps - setting.steps), -one.total_ms))
-    if base.parts is None or base.cycle is None:
+    if base.parts is None or base.mean_ms is None:
         return None
     doubts: list[Doubt] = []
     chances = list(known.conditional[: setting.steps])
@@ -234,7 +234,7 @@ def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point
         doubts.append(Doubt.DEEPER)
     draft_ms, draft_doubts = _draft(setting.steps, near)
     verify_ms, verify_doubts = _verify(known, setting.draft_tokens)
-    rest_ms = _rest(base.cycle, base.parts)
+    rest_ms = _rest(base.mean_ms, base.parts)
     cycle_ms = total((1.0, draft_ms), (1.0, verify_ms), (1.0, rest_ms))
     if cycle_ms.value <= 0:
         return None
