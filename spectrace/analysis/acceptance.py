@@ -230,6 +230,16 @@ def per_verify(
     return ratio(tops, bottoms, confidence)
 
 
+def kept_of(rows: Columns, blocks: NDArray[np.int64], confidence: float) -> Estimate:
+    """The share of the tokens that verify gave which requests got; the others were cut."""
+    _, places = np.unique(blocks, return_inverse=True)
+    got, given = (
+        np.bincount(places, weights=rows["rows"] * column).astype(np.float64)
+        for column in (rows["delivered"], rows["correct"] + 1)
+    )
+    return ratio(got, given, confidence)
+
+
 def _length(rows: Columns, blocks: NDArray[np.int64], depth: int, confidence: float) -> Estimate:
     """The accept length, whose limits lie where it can be: from 1 to all drafts and one more."""
     found = per_verify(rows["correct"] + 1, rows, blocks, confidence)

@@ -49,8 +49,9 @@ DOUBTS = {
     "no dependence on it to full dependence",
     Doubt.VERIFY_BEYOND: "verify is extrapolated beyond the measured numbers of tokens",
     Doubt.DRAFT_SHARE: "each draft step is taken to cost as much as any other",
+    Doubt.CUTS: "requests are short: what their ends cut off is computed from what they did",
 }
-MARKS = dict(zip(Doubt, "abcd", strict=True))
+MARKS = dict(zip(Doubt, "abcde", strict=True))
 DEFINITIONS = {
     "accept length": "(correct drafts + verifies) / verifies, over requests in speculative cycles, "
     "without overshoot and health checks. vLLM's mean acceptance length is the same.",

@@ -68,6 +68,12 @@ def lengths(answers: list[Answer]) -> float:
     return (sum(answer.correct_drafts for answer in answers) + verifies) / verifies
 
 
+def kept_lengths(answers: list[Answer]) -> float:
+    """Tokens per verify that requests got, without the one that the prefill of each gave."""
+    tokens = sum(answer.completion_tokens - 1 for answer in answers)
+    return tokens / sum(answer.verify_count for answer in answers)
+
+
 def test_the_accept_length_is_the_servers_own(runs: Runs) -> None:
     """But for ten cycles of warm-up, which are in none of its figures."""
     [found] = said("report", runs.five)["acceptance"]
@@ -78,11 +84,11 @@ def test_the_accept_length_is_the_servers_own(runs: Runs) -> None:
 
 
 def test_five_steps_predict_the_accept_length_of_two(runs: Runs, tmp_path: Path) -> None:
-    """What the run with two steps shows lies within the predicted interval."""
+    """What requests got with two steps lies within the predicted interval."""
     kept = tmp_path / "two.json"
     said("predict", runs.five, "--steps", 2, "-o", kept)
     expected = json.loads(kept.read_text())["assumptions"]["accept_length"]
-    measured = lengths(runs.two_answers)
+    measured = kept_lengths(runs.two_answers)
     assert expected["low"] <= measured <= expected["high"]
     found = said("predict", runs.two, "--check", kept)
     by_name = {one["quantity"]: one for one in found["assumptions"]}

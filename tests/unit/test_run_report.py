@@ -173,6 +173,45 @@ def test_a_what_if_predicts_what_another_run_shows() -> None:
     assert point.cycle_ms.value == pytest.approx(later.cycle_ms.value, rel=0.01)
 
 
+CUT = Truth((0.8,) * 7, verify_ms=lambda tokens, _: 20 + 0.5 * (tokens - 1), cut=16)
+
+
+def cut_length(steps: int, tokens: int = 16) -> float:
+    """What requests of so many tokens get per verify: tokens over the verifies that they need.
+
+    A request that still wants n tokens needs one verify, and those for what that one leaves.
+    """
+    gives = [0.8**got * 0.2 for got in range(steps)] + [0.8**steps]
+    needed = [0.0]
+    for wanted in range(1, tokens + 1):
+        left = [needed[max(0, wanted - got)] for got in range(1, steps + 2)]
+        needed.append(1 + sum(chance * more for chance, more in zip(gives, left, strict=True)))
+    return tokens / needed[tokens]
+
+
+def test_short_requests_do_not_make_a_prediction_better_than_what_was_measured() -> None:
+    """Requests of 16 tokens, 5 and 3 steps measured, 1 to 7 given: all as the truth has it."""
+    found = report(simulated([Stretch(2000, 5), Stretch(2000, 3)] * 4, CUT), plain_ms=19.0)
+    points = {point.setting.steps: point for point in found.what_if.points}
+    assert [steps for steps, point in points.items() if point.measured] == [0, 3, 5]
+    for steps in range(1, 8):
+        assert points[steps].accept_length.value == pytest.approx(cut_length(steps), rel=0.015)
+        assert (Doubt.CUTS in points[steps].doubts) is not points[steps].measured
+
+
+def test_what_is_predicted_of_short_requests_lies_in_its_interval() -> None:
+    """Four steps between 5 and 3, of 20 runs in at least 17: 95 % are seldom fewer."""
+    true = 1000 * cut_length(4) / (4 * 0.4 + 20 + 0.5 * 4 + 1.5)
+    held = 0
+    for seed in range(20):
+        turns = [Stretch(500, 5), Stretch(500, 3)] * 4
+        found = report(simulated(turns, CUT, seed=seed), plain_ms=19.0)
+        [four] = [point for point in found.what_if.points if point.setting.steps == 4]
+        assert four.tokens_per_s.low is not None
+        held += not four.tokens_per_s.excludes(true)
+    assert held >= 17
+
+
 def test_a_what_if_from_one_number_of_tokens_spans_both_extremes() -> None:
     """From all that exceeds plain decode going with the tokens, to none of it."""
     found = report(simulated(LOSING))
