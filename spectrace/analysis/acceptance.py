@@ -29,7 +29,8 @@ _FEWEST_VERIFIES = 30  # of a request that is called bad, and of anything that i
 _WORST = 5  # requests that are named
 _PARTS = 3  # of context lengths
 _MOST_BLOCKS = 25
-_TIMES = 24  # stretches of a run
+_TIMES = 24  # stretches of a run, at most
+_FEWEST_BLOCKS = 4  # of a stretch, so that it has limits that say something
 
 
 class Setting(msgspec.Struct, frozen=True, order=True, kw_only=True):
@@ -119,7 +120,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         positions: One for each.
         by_batch: By batch size.
         by_context: By thirds of the mean context length of a batch, of sampled cycles.
-        by_time: By stretches of the run.
+        by_time: By stretches of the run; none where it is too short for two that have limits.
         bad_requests: The worst, of sampled cycles.
     """
 
@@ -179,7 +180,7 @@ def _of_setting(
         histogram=tuple(
             np.bincount(rows["correct"], weights=counts, minlength=depth + 1).astype(int).tolist()
         ),
-        accept_length=_length(rows, blocks, confidence),
+        accept_length=_length(rows, blocks, depth, confidence),
         delivered_length=per_verify(rows["delivered"], rows, blocks, confidence),
         sglang_accept_length=delivered / verifies + _prefill_tokens(measures),
         draft_acceptance_rate=(
@@ -187,11 +188,11 @@ def _of_setting(
         ),  # no steps: a foreign recording can say so
         positions=positions(rows, depth, blocks, confidence),
         by_batch=tuple(
-            _slice(_where(rows, rows["batch"] == batch), (batch, batch), confidence)
+            _slice(_where(rows, rows["batch"] == batch), (batch, batch), depth, confidence)
             for batch in batches
         ),
-        by_context=_by_context(measures, sampled, confidence),
-        by_time=_by_time(rows, measures, confidence),
+        by_context=_by_context(measures, sampled, depth, confidence),
+        by_time=_by_time(rows, measures, depth, confidence),
         bad_requests=bad_requests(sampled, depth, measures.request_ids, confidence),
     )
 
@@ -231,8 +232,22 @@ def per_verify(
     return ratio(tops, bottoms, confidence)
 
 
-def _length(rows: Columns, blocks: NDArray[np.int64], confidence: float) -> Estimate:
-    return per_verify(rows["correct"] + 1, rows, blocks, confidence)
+def kept_of(rows: Columns, blocks: NDArray[np.int64], confidence: float) -> Estimate:
+    """The share of the tokens that verify gave which requests got; the others were cut."""
+    _, places = np.unique(blocks, return_inverse=True)
+    got, given = (
+        np.bincount(places, weights=rows["rows"] * column).astype(np.float64)
+        for column in (rows["delivered"], rows["correct"] + 1)
+    )
+    return ratio(got, given, confidence)
+
+
+def _length(rows: Columns, blocks: NDArray[np.int64], depth: int, confidence: float) -> Estimate:
+    """The accept length, whose limits lie where it can be: from 1 to all drafts and one more."""
+    found = per_verify(rows["correct"] + 1, rows, blocks, confidence)
+    if found.low is None or found.high is None:
+        return found
+    return Estimate(value=found.value, low=max(1.0, found.low), high=min(depth + 1.0, found.high))
 
 
 def at_risk(rows: Columns, place: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -340,12 +355,12 @@ def fitted_chance(accept_length: float, steps: int) -> float:
     return (low + high) / 2
 
 
-def _slice(rows: Columns, span: tuple[int, int], confidence: float) -> Slice:
+def _slice(rows: Columns, span: tuple[int, int], depth: int, confidence: float) -> Slice:
     return Slice(
         low=span[0],
         high=span[1],
         verifies=int(rows["rows"].sum()),
-        accept_length=_length(rows, blocks_of(rows), confidence),
+        accept_length=_length(rows, blocks_of(rows), depth, confidence),
     )
 
 
@@ -364,7 +379,9 @@ def _sampled(measures: Measures, setting: Setting) -> Columns:
     return found
 
 
-def _by_context(measures: Measures, sampled: Columns, confidence: float) -> tuple[Slice, ...]:
+def _by_context(
+    measures: Measures, sampled: Columns, depth: int, confidence: float
+) -> tuple[Slice, ...]:
     cycles = measures.cycles
     at = sampled["cycle"]
     known = cycles["context_sum"][at] != NONE
@@ -379,24 +396,25 @@ def _by_context(measures: Measures, sampled: Columns, confidence: float) -> tupl
         _slice(
             _where(rows, part == number),
             (int(mean[part == number].min()), int(mean[part == number].max())),
+            depth,
             confidence,
         )
         for number in np.unique(part).tolist()
     )
 
 
-def _by_time(rows: Columns, measures: Measures, confidence: float) -> tuple[Slice, ...]:
+def _by_time(rows: Columns, measures: Measures, depth: int, confidence: float) -> tuple[Slice, ...]:
+    """Stretches of the run, as many as have enough blocks each to tell their limits from."""
     counts = measures.cycle_counts
-    last = int(rows["block"].max())
-    parts = min(_TIMES, last + 1)
+    present = np.unique(rows["block"])
+    parts = min(_TIMES, len(present) // _FEWEST_BLOCKS)
     found = []
-    for number in range(parts):
-        first, behind = (-(-(last + 1) * edge // parts) for edge in (number, number + 1))
-        here = (rows["block"] >= first) & (rows["block"] < behind)
-        span = (counts["block"] >= first) & (counts["block"] < behind)
-        if here.any() and span.any():
+    for blocks in np.array_split(present, parts) if parts > 1 else ():
+        here = (rows["block"] >= blocks[0]) & (rows["block"] <= blocks[-1])
+        span = (counts["block"] >= blocks[0]) & (counts["block"] <= blocks[-1])
+        if span.any():
             numbers = int(counts["first_n"][span].min()), int(counts["last_n"][span].max())
-            found.append(_slice(_where(rows, here), numbers, confidence))
+            found.append(_slice(_where(rows, here), numbers, depth, confidence))
     return tuple(found)
 
 

@@ -1,4 +1,9 @@
-"""What cycles of each setting and batch size take, and their phases, from sampled cycles."""
+"""What cycles of each setting and batch size take, and their phases.
+
+What throughput is made of are means, since tokens per second are tokens over the sum of all times:
+of a cycle over all of them, which are counted exactly, of its parts from sampled cycles. Medians,
+which a few slow cycles do not move, say what is usual.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrace.analysis.acceptance import CONFIDENCE, PLAIN, Setting
+from spectrace.analysis.estimates import exact, total
 from spectrace.analysis.intervals import Estimate, Values, quantile, ratio
-from spectrace.measures import KINDS, LANES, MODES, PHASES, Measures
+from spectrace.measures import KINDS, LANES, MODES, PHASES, Columns, Measures
 from spectrace.model import CycleKind, Lane, PhaseName, TimingMode
 
-FEWEST_CYCLES = 20  # of which a median is given
+FEWEST_CYCLES = 20  # of which a time is given
+SLOWEST = 0.1  # share of the cycles that are called the slowest
+_MOST_BLOCKS = 25  # of cycles that follow each other, between which a mean's error is told
+_BLOCK_CYCLES = 50  # of each at least: cycles that follow each other are alike
 _NS_PER_MS = 1e6
 _DECODING = (CycleKind.SPECULATIVE, CycleKind.DECODE)
 _WAITS = (PhaseName.RESOLVE, PhaseName.WAIT)
@@ -53,7 +62,7 @@ class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """A cycle in the four parts of the cost model, which add up to it cycle by cycle.
+    """A cycle in the four parts of the cost model: means, which add up to that of the cycle.
 
     Attributes:
         lane: By which clock: the device's where there is one, else the host's.
@@ -61,6 +70,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         verify_ms: V; of plain decode its forward.
         extend_ms: Draft extend, X.
         overhead_ms: What is left of the cycle, O.
+        verify_p50_ms: The median of V, of which its cost by number of tokens is told.
         waits_in_verify: By the host's clock, on a host that runs ahead: named waits are counted
             as verify, for which they wait.
     """
@@ -70,6 +80,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     verify_ms: Estimate
     extend_ms: Estimate
     overhead_ms: Estimate
+    verify_p50_ms: Estimate
     waits_in_verify: bool
 
 
@@ -83,7 +94,9 @@ class Stratum(msgspec.Struct, frozen=True, kw_only=True):
         total_ms: Their time.
         sampled: How many of them were read in full.
         padded_batch: For which batch size the graph was made that most of them ran, if any.
-        cycle: Their times; None where too few were sampled.
+        mean_ms: Of a cycle, over all of them; None where too few were sampled.
+        slowest_share: What the slowest tenth takes of their time, from 0 to 1; None likewise.
+        cycle: Their usual times; None likewise.
         parts: The same in parts; None likewise, and where no phases were timed.
         phases: All top-level phases of both lanes.
     """
@@ -94,6 +107,8 @@ class Stratum(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: float
     sampled: int
     padded_batch: int | None
+    mean_ms: Estimate | None
+    slowest_share: float | None
     cycle: Times | None
     parts: Parts | None
     phases: tuple[PhaseTimes, ...]
@@ -110,13 +125,11 @@ def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum,
         return ()
     unique, places = np.unique(keys, axis=0, return_inverse=True)
     places = places.reshape(-1)
-    cycles, total_ns = (
-        np.bincount(places, weights=counts[name][here], minlength=len(unique))
-        for name in ("cycles", "total_ns")
-    )
+    summed = {name: counts[name][here] for name in ("group", "block", "cycles", "total_ns")}
     sampled = _Sampled(measures, confidence)
     found = []
     for at, key in enumerate(unique.tolist()):
+        same = places == at
         kind, steps, topk, draft_tokens, batch = key
         speculative = KINDS[kind] is CycleKind.SPECULATIVE
         setting = Setting(steps=steps, topk=topk, draft_tokens=draft_tokens)
@@ -125,11 +138,33 @@ def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum,
                 setting if speculative else PLAIN,
                 sampled.like(dict(zip(names, key, strict=True))),
                 batch=batch,
-                cycles=int(cycles[at]),
-                total_ms=float(total_ns[at]) / _NS_PER_MS,
+                counts={name: column[same] for name, column in summed.items()},
             )
         )
     return tuple(sorted(found, key=lambda one: -one.total_ms))
+
+
+def _mean(counts: Columns, confidence: float) -> Estimate:
+    """The mean time of all cycles in ms, with an interval between stretches of many cycles."""
+    order = np.lexsort((counts["block"], counts["group"]))
+    cycles = counts["cycles"][order].astype(np.float64)
+    took_ms = counts["total_ns"][order] / _NS_PER_MS
+    whole = float(cycles.sum())
+    blocks = int(min(_MOST_BLOCKS, max(1.0, whole // _BLOCK_CYCLES)))
+    middle = np.cumsum(cycles) - cycles / 2
+    places = np.minimum(middle * blocks / whole, blocks - 1).astype(np.intp)
+    _, places = np.unique(places, return_inverse=True)
+    tops, bottoms = (
+        np.bincount(places, weights=column).astype(np.float64) for column in (took_ms, cycles)
+    )
+    return ratio(tops, bottoms, confidence)
+
+
+def _slowest_share(took: Values) -> float:
+    """What the slowest tenth of the cycles takes of the time of all."""
+    whole = float(took.sum())
+    slowest = np.sort(took)[-max(1, round(SLOWEST * len(took))) :]
+    return float(slowest.sum()) / whole if whole > 0 else 0.0
 
 
 class _Sampled:
@@ -159,21 +194,23 @@ class _Sampled:
         here: NDArray[np.bool_],
         *,
         batch: int,
-        cycles: int,
-        total_ms: float,
+        counts: Columns,
     ) -> Stratum:
         enough = int(here.sum()) >= FEWEST_CYCLES
+        mean_ms = _mean(counts, self._confidence) if enough else None
         padded = self._cycles["padded_batch"][here]
         known = padded[padded >= 0]
         return Stratum(
             setting=setting,
             batch=batch,
-            cycles=cycles,
-            total_ms=total_ms,
+            cycles=int(counts["cycles"].sum()),
+            total_ms=float(counts["total_ns"].sum()) / _NS_PER_MS,
             sampled=int(here.sum()),
             padded_batch=int(np.bincount(known).argmax()) if len(known) else None,
+            mean_ms=mean_ms,
+            slowest_share=_slowest_share(self._took[here]) if enough else None,
             cycle=self._spread(self._took, here) if enough else None,
-            parts=self._parts(here, plain=setting == PLAIN) if enough else None,
+            parts=None if mean_ms is None else self._parts(here, mean_ms, plain=setting == PLAIN),
             phases=self._phases(here) if enough else (),
         )
 
@@ -215,7 +252,7 @@ class _Sampled:
         )
         return ratio(tops, bottoms, self._confidence)
 
-    def _parts(self, here: NDArray[np.bool_], *, plain: bool) -> Parts | None:
+    def _parts(self, here: NDArray[np.bool_], mean_ms: Estimate, *, plain: bool) -> Parts | None:
         lane = Lane.DEVICE
         if int((here & self._has(lane)).sum()) < FEWEST_CYCLES:
             lane = Lane.HOST
@@ -224,13 +261,17 @@ class _Sampled:
             return None
         waits = lane is Lane.HOST and bool(self._ahead[here].mean() > 0.5)  # noqa: PLR2004 - most
         column = self._columns(lane, plain=plain, waits=waits)
-        rest = self._took - sum(column.values(), np.zeros_like(self._took))
+        if not self._took[here].any():
+            return None
+        share = {name: self._share(times, here) for name, times in column.items()}
+        known = self._share(sum(column.values(), np.zeros_like(self._took)), here)
         return Parts(
             lane=lane,
-            draft_ms=self._median(column["draft"], here, 0.5),
-            verify_ms=self._median(column["verify"], here, 0.5),
-            extend_ms=self._median(column["extend"], here, 0.5),
-            overhead_ms=self._median(rest, here, 0.5),
+            draft_ms=_of_mean(share["draft"], mean_ms),
+            verify_ms=_of_mean(share["verify"], mean_ms),
+            extend_ms=_of_mean(share["extend"], mean_ms),
+            overhead_ms=_of_mean(total((1.0, exact(1.0)), (-1.0, known)), mean_ms),
+            verify_p50_ms=self._median(column["verify"], here, 0.5),
             waits_in_verify=waits,
         )
 
@@ -245,6 +286,12 @@ class _Sampled:
             "verify": of(*target, *(_WAITS if waits else ())),
             "extend": of(PhaseName.DRAFT_EXTEND),
         }
+
+
+def _of_mean(share: Estimate, mean_ms: Estimate) -> Estimate:
+    """A share of sampled cycles as a part of the mean over all cycles, in ms."""
+    value = share.value * mean_ms.value
+    return total((mean_ms.value, share), (share.value, mean_ms), (-1.0, exact(value)))
 
 
 def _runs_ahead(measures: Measures) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from spectrace.analysis.acceptance import (
     Setting,
     acceptance,
     blocks_of,
+    kept_of,
     per_verify,
 )
 from spectrace.analysis.bubbles import Bubbles, bubbles
@@ -47,6 +49,7 @@ HIDDEN = "…"
 _SECRET = re.compile(r"key|token\b|secret|password|auth", re.IGNORECASE)
 _FEW_WINDOWS = 5
 _SPECULATIVE = KINDS.index(CycleKind.SPECULATIVE)
+_ByBatch: TypeAlias = dict[tuple[Setting, int], Estimate]
 
 
 class Gap(str, Enum):
@@ -144,7 +147,7 @@ def report(
     chosen = _baseline(found, baseline, plain_ms)
     lengths = _lengths(measures, confidence)
     accepted = acceptance(measures, confidence) if _speculates(measures) else ()
-    verdicts = by_batch(found, lengths, chosen)
+    verdicts = by_batch(found, lengths.got, chosen)
     fits = _fits(found, chosen)
     judged = {(one.setting, one.batch) for one in verdicts}
     usable = [one for one in found if (one.setting, one.batch) in judged]
@@ -190,6 +193,13 @@ def without_secrets(run: Run) -> Run:
     return msgspec.structs.replace(run, command=tuple(shown))
 
 
+class _Lengths(NamedTuple):
+    """Tokens of a request per cycle, and the share of verify's tokens that these are."""
+
+    got: _ByBatch
+    kept: _ByBatch
+
+
 def _speculates(measures: Measures) -> bool:
     rows = measures.row_counts
     return bool(((rows["kind"] == _SPECULATIVE) & (rows["correct"] != NONE)).any())
@@ -207,19 +217,20 @@ def _baseline(
     return other or baseline_of(found, Source.RUN)
 
 
-def _lengths(measures: Measures, confidence: float) -> dict[tuple[Setting, int], Estimate]:
-    """Tokens that a request gets from a cycle, by setting and batch size."""
+def _lengths(measures: Measures, confidence: float) -> _Lengths:
+    """Tokens that a request gets from a cycle, and which share that is of what verify gave."""
     rows = measures.row_counts
     here = (rows["kind"] == _SPECULATIVE) & (rows["correct"] != NONE)
     names = ("steps", "topk", "draft_tokens", "batch")
     keys = np.stack([rows[name] for name in names], axis=1)
-    found = {}
+    found, kept = {}, {}
     for key in np.unique(keys[here], axis=0).tolist():
         same = here & (keys == key).all(axis=1)
         part = {name: column[same] for name, column in rows.items()}
         setting = Setting(steps=key[0], topk=key[1], draft_tokens=key[2])
         found[setting, key[3]] = per_verify(part["delivered"], part, blocks_of(part), confidence)
-    return found
+        kept[setting, key[3]] = kept_of(part, blocks_of(part), confidence)
+    return _Lengths(found, kept)
 
 
 def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
@@ -227,7 +238,7 @@ def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
         VerifyPoint(
             tokens=one.setting.draft_tokens,
             batch=one.batch,
-            verify_ms=one.parts.verify_ms,
+            verify_ms=one.parts.verify_p50_ms,
             padded_batch=one.padded_batch,
         )
         for one in found
@@ -253,7 +264,7 @@ def _plain_forward(found: Sequence[Stratum], batch: int) -> Estimate | None:
     """The forward of plain decode alone, by the same clock as verify."""
     return next(
         (
-            one.parts.verify_ms
+            one.parts.verify_p50_ms
             for one in found
             if one.setting == PLAIN and one.batch == batch and one.parts is not None
         ),
@@ -263,7 +274,7 @@ def _plain_forward(found: Sequence[Stratum], batch: int) -> Estimate | None:
 
 def _what_if(
     usable: Sequence[Stratum],
-    lengths: dict[tuple[Setting, int], Estimate],
+    lengths: _Lengths,
     accepted: Sequence[Acceptance],
     fits: Sequence[VerifyFit],
     baseline: Baseline | None,
@@ -281,7 +292,8 @@ def _what_if(
             batch=one.batch,
             current=here[0].setting,
             strata=here,
-            lengths={s.setting: lengths[s.setting, s.batch] for s in here},
+            lengths={s.setting: lengths.got[s.setting, s.batch] for s in here},
+            kept={s.setting: lengths.kept[s.setting, s.batch] for s in here},
             conditional=chances,
             fit=one,
             plain_ms=None if plain is None else plain[0],

@@ -63,9 +63,9 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 def baseline_of(strata: Sequence[Stratum], source: Source) -> Baseline | None:
     """Plain decode as it was measured; None where it was not."""
     times = {
-        one.batch: one.cycle.p50_ms
+        one.batch: one.mean_ms
         for one in strata
-        if one.setting == PLAIN and one.cycle and one.cycle.p50_ms.value > 0
+        if one.setting == PLAIN and one.mean_ms and one.mean_ms.value > 0
     }
     return Baseline(source=source, times_ms=times) if times else None
 
@@ -94,7 +94,7 @@ class BatchVerdict(msgspec.Struct, frozen=True, kw_only=True):
         cycles: Cycles whose times count.
         share: Of the time of all speculative cycles, from 0 to 1.
         tokens_per_cycle: Tokens that a request got from a cycle, L.
-        cycle_ms: Median, C.
+        cycle_ms: Mean, C: tokens per second are tokens over the sum of all times.
         tokens_per_s: b L / C.
         plain_ms: A plain decode, t0; None where that is not known, like all that follows.
         plain_source: Where it comes from.
@@ -211,9 +211,9 @@ def by_batch(
     found = []
     for one in speculative:
         length = lengths.get((one.setting, one.batch))
-        if one.cycle is None or length is None or min(length.value, one.cycle.p50_ms.value) <= 0:
+        if one.mean_ms is None or length is None or min(length.value, one.mean_ms.value) <= 0:
             continue
-        found.append(_verdict(one, length, one.cycle.p50_ms, one.total_ms / all_ms, baseline))
+        found.append(_verdict(one, length, one.mean_ms, one.total_ms / all_ms, baseline))
     return tuple(found)
 
 

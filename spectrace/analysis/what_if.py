@@ -1,6 +1,7 @@
 """What other numbers of draft steps would give, from measured acceptance and measured costs.
 
-L(k) is the prefix form of the conditional acceptance at positions 1 to k, C(k, b) the sum
+L(k) is the prefix form of the conditional acceptance at positions 1 to k, less what the ends of
+requests cut off, as it was of what was measured (`cut_length.py`). C(k, b) is the sum
 k d + V(k + 1, b) + X + O. What was measured is given as measured. What was not is marked with why
 it is uncertain, and where verify was seen with one number of tokens alone, it is given as the
 span between two extremes.
@@ -14,12 +15,14 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import PLAIN, Acceptance, Setting, prefix_length
-from spectrace.analysis.costs import Parts, Stratum, Times
-from spectrace.analysis.estimates import exact, product, total
+from spectrace.analysis.costs import Parts, Stratum
+from spectrace.analysis.cut_length import kept_share
+from spectrace.analysis.estimates import exact, mapped, product, total
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.speculation import speed_up, throughput
 from spectrace.analysis.verify_cost import VerifyFit
 
+_CUTS = 0.01  # share of verify's tokens: what is cut off less than that does not matter
 BEYOND = 2  # steps more than were measured that are still looked at
 # SGLang's own tiers for adaptive speculation, 0.5.23: from which batch size on which steps.
 ADAPTIVE_TIERS: Mapping[int, tuple[int, ...]] = {
@@ -38,12 +41,15 @@ class Doubt(str, Enum):
     "it costs the same with any number" to "all of it above plain decode goes with the number".
     `verify_beyond`: the number of tokens lies outside of what was measured.
     `draft_share`: the draft was seen with one number of steps alone; each is given an equal part.
+    `cuts`: requests are so short that their ends cut off what matters; how much it would be is
+    computed from how much it was.
     """
 
     DEEPER = "deeper"
     VERIFY_SPAN = "verify_span"
     VERIFY_BEYOND = "verify_beyond"
     DRAFT_SHARE = "draft_share"
+    CUTS = "cuts"
 
 
 _OUTSIDE = {Doubt.DEEPER, Doubt.VERIFY_BEYOND}
@@ -57,10 +63,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         batch: Batch size.
         measured: It was; else it is predicted.
         accept_length: Tokens of a request per cycle.
-        verify_ms: Of a cycle; None for plain decode.
-        draft_ms: Likewise.
-        rest_ms: What the cycle has beyond both; likewise.
-        cycle_ms: All of it.
+        verify_ms: Of a cycle, as it usually is; None for plain decode.
+        draft_ms: Its mean; likewise.
+        rest_ms: What the cycle has beyond both, with what slow ones take; likewise.
+        cycle_ms: All of it, the mean.
         tokens_per_s: Of all requests together.
         speed_up: Against plain decode; None where that is not known.
         doubts: Why a prediction may be wrong beyond its interval.
@@ -130,6 +136,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         current: The setting that took most of the time.
         strata: Of speculation, with parts.
         lengths: Tokens of a request per cycle, by setting.
+        kept: The share of verify's tokens that these are, likewise; the rest was cut.
         conditional: Acceptance at each position.
         fit: Of verify.
         plain_ms: Plain decode, None where it is not known.
@@ -139,6 +146,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     current: Setting
     strata: tuple[Stratum, ...]
     lengths: Mapping[Setting, Estimate]
+    kept: Mapping[Setting, Estimate]
     conditional: tuple[Estimate, ...]
     fit: VerifyFit
     plain_ms: Estimate | None
@@ -151,7 +159,7 @@ def points(known: Known) -> tuple[Point, ...]:
         known: What was measured; of a tree of drafts only what was measured is given, since a
             narrower or deeper one cannot be told from it.
     """
-    measured = {one.setting: one for one in known.strata if one.parts and one.cycle}
+    measured = {one.setting: one for one in known.strata if one.parts and one.mean_ms}
     found = [_measured(known, stratum) for stratum in measured.values()]
     if known.plain_ms is not None:
         found.append(_plain(known, known.plain_ms))
@@ -195,24 +203,24 @@ def _point(  # noqa: PLR0913 - what a point is made of
 
 
 def _measured(known: Known, stratum: Stratum) -> Point:
-    assert stratum.cycle is not None and stratum.parts is not None  # noqa: PT018, S101 - see `points`
+    assert stratum.mean_ms is not None and stratum.parts is not None  # noqa: PT018, S101 - see `points`
     return _point(
         known,
         stratum.setting,
         known.lengths[stratum.setting],
-        stratum.cycle.p50_ms,
+        stratum.mean_ms,
         measured=True,
-        verify_ms=stratum.parts.verify_ms,
+        verify_ms=stratum.parts.verify_p50_ms,
         draft_ms=stratum.parts.draft_ms,
-        rest_ms=_rest(stratum.cycle, stratum.parts),
+        rest_ms=_rest(stratum.mean_ms, stratum.parts),
     )
 
 
-def _rest(cycle: Times, parts: Parts) -> Estimate:
+def _rest(mean_ms: Estimate, parts: Parts) -> Estimate:
     """What a measured cycle has beyond draft and verify; it is known as well as the cycle is."""
     return total(
-        (1.0, cycle.p50_ms),
-        (-1.0, exact(parts.verify_ms.value)),
+        (1.0, mean_ms),
+        (-1.0, exact(parts.verify_p50_ms.value)),
         (-1.0, exact(parts.draft_ms.value)),
     )
 
@@ -225,30 +233,44 @@ def _plain(known: Known, plain_ms: Estimate) -> Point:
 def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point | None:
     """A setting that was not measured, from the measured one that is nearest in steps."""
     base = min(near, key=lambda one: (abs(one.setting.steps - setting.steps), -one.total_ms))
-    if base.parts is None or base.cycle is None:
+    if base.parts is None or base.mean_ms is None:
         return None
     doubts: list[Doubt] = []
     chances = list(known.conditional[: setting.steps])
     if len(chances) < setting.steps:
         chances += [chances[-1]] * (setting.steps - len(chances))
         doubts.append(Doubt.DEEPER)
+    length, length_doubts = _length(known, base.setting, chances)
     draft_ms, draft_doubts = _draft(setting.steps, near)
     verify_ms, verify_doubts = _verify(known, setting.draft_tokens)
-    rest_ms = _rest(base.cycle, base.parts)
+    rest_ms = _rest(base.mean_ms, base.parts)
     cycle_ms = total((1.0, draft_ms), (1.0, verify_ms), (1.0, rest_ms))
     if cycle_ms.value <= 0:
         return None
     return _point(
         known,
         setting,
-        prefix_length(chances),
+        length,
         cycle_ms,
         measured=False,
         verify_ms=verify_ms,
         draft_ms=draft_ms,
         rest_ms=rest_ms,
-        doubts=(*doubts, *draft_doubts, *verify_doubts),
+        doubts=(*doubts, *draft_doubts, *verify_doubts, *length_doubts),
     )
+
+
+def _length(
+    known: Known, base: Setting, chances: Sequence[Estimate]
+) -> tuple[Estimate, list[Doubt]]:
+    """Tokens that a request gets, from how much was cut at the setting that was measured."""
+    measured = [chance.value for chance in known.conditional[: base.steps]]
+    wanted = [chance.value for chance in chances]
+    kept = mapped(known.kept[base], lambda share: kept_share(share, measured, wanted))
+    if kept.value <= 0:
+        return prefix_length(chances), [Doubt.CUTS]
+    length = product([prefix_length(chances), kept])
+    return length, [Doubt.CUTS] if kept.value < 1 - _CUTS else []
 
 
 def _draft(steps: int, near: Sequence[Stratum]) -> tuple[Estimate, list[Doubt]]:

@@ -308,8 +308,8 @@ def _parts(found: RunReport) -> Section:
     heads = ("batch", "draft, ms", "per step", "verify, ms", "extend, ms", "rest, ms")
     return Section(
         "Parts of a cycle",
-        "Medians; wasted is the share of verified tokens that nobody got, padding that of the "
-        "graph that ran for nobody.",
+        "Means, which add up to the cycle; wasted is the share of verified tokens that nobody got, "
+        "padding that of the graph that ran for nobody.",
         (*heads, "wasted", "padding"),
         tuple(rows),
     )

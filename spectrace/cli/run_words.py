@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spectrace.analysis.acceptance import PLAIN, Setting
-from spectrace.analysis.costs import PhaseTimes, Stratum
+from spectrace.analysis.costs import SLOWEST, PhaseTimes, Stratum
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.run_report import Gap, RunReport
 from spectrace.analysis.verdict import Advice, Answer, BatchVerdict, Change, Source
@@ -17,6 +17,7 @@ from spectrace.cli.timing_words import label
 from spectrace.model import Lane
 
 _NARROW = 0.025
+_TAIL = 0.05  # so much do mean and median differ where it is said
 TO = "\u2013"  # an en dash
 _TIMES = "\u00d7"  # a multiplication sign
 
@@ -48,8 +49,9 @@ DOUBTS = {
     "no dependence on it to full dependence",
     Doubt.VERIFY_BEYOND: "verify is extrapolated beyond the measured numbers of tokens",
     Doubt.DRAFT_SHARE: "each draft step is taken to cost as much as any other",
+    Doubt.CUTS: "requests are short: what their ends cut off is computed from what they did",
 }
-MARKS = dict(zip(Doubt, "abcd", strict=True))
+MARKS = dict(zip(Doubt, "abcde", strict=True))
 DEFINITIONS = {
     "accept length": "(correct drafts + verifies) / verifies, over requests in speculative cycles, "
     "without overshoot and health checks. vLLM's mean acceptance length is the same.",
@@ -62,8 +64,8 @@ DEFINITIONS = {
     "drafts accepted": "Correct drafts / drafts, vLLM's draft acceptance rate.",
     "adaptive steps": "The steps among which SGLang's adaptive speculation chooses at this batch "
     "size.",
-    "break-even": "Time of a cycle / time of a plain decode of the same batch: the accept length "
-    "from which on speculation pays.",
+    "break-even": "Mean time of a cycle / that of a plain decode of the same batch: the tokens per "
+    "cycle from which on speculation pays.",
     "speed-up": "Tokens per cycle / break-even.",
     "most that it can bring": "Throughput gained if this cost nothing: D / (C \u2212 D).",
     "interval": "95 %, between windows of cycles that follow each other, since cycles of one "
@@ -87,6 +89,7 @@ def sentences(found: RunReport) -> tuple[str, ...]:
     return (
         lead(found),
         *_basis(found),
+        *_tails(found),
         *_phases(found),
         *_first(found),
         *_verify(found),
@@ -200,6 +203,29 @@ def _difference(main: BatchVerdict) -> str:
     now = numbers.rate(main.tokens_per_s.value)
     plain = 1000 * main.batch / main.plain_ms.value if main.plain_ms else None
     return f"{now} tokens/s in place of {numbers.rate(plain)}"
+
+
+def _tails(found: RunReport) -> Iterator[str]:
+    """Where the mean, of which throughput is made, is not what a cycle usually takes."""
+    main = main_stratum(found)
+    if main is None:
+        return
+    for one in found.strata:
+        if one is main or (one.setting == PLAIN and one.batch == main.batch):
+            yield from _tail(one)
+
+
+def _tail(one: Stratum) -> Iterator[str]:
+    if one.mean_ms is None or one.cycle is None or one.slowest_share is None:
+        return
+    mean_ms, median_ms = one.mean_ms.value, one.cycle.p50_ms.value
+    if abs(mean_ms - median_ms) > _TAIL * median_ms:
+        yield (
+            f"A cycle of {setting(one.setting)} takes {numbers.milliseconds(mean_ms)} in the mean, "
+            f"of which throughput is made, and {numbers.milliseconds(median_ms)} at the median: "
+            f"the slowest {numbers.share(SLOWEST)} of those sampled take "
+            f"{numbers.share(one.slowest_share)} of their time."
+        )
 
 
 def _phases(found: RunReport) -> Iterator[str]:

@@ -42,6 +42,7 @@ class Truth:
         noise: Standard deviation of a cycle's time, as a share of it.
         memory: Correlation of one cycle's noise with the next one's.
         slow: Share of cycles that take ten times as long.
+        slow_speculative: Share of speculative cycles that take four times as long.
         spread: By how much the acceptance of requests differs, up or down.
         cut: Tokens after which a request is cut off; 0 for never.
     """
@@ -55,6 +56,7 @@ class Truth:
     noise: float = 0.02
     memory: float = 0.8
     slow: float = 0.0
+    slow_speculative: float = 0.0
     spread: float = 0.0
     cut: int = 0
 
@@ -100,6 +102,8 @@ def simulated(  # noqa: PLR0913 - each is a fact of its own
         numbers = np.arange(first, first + stretch.cycles)
         parts = _parts(stretch, truth)
         factor = _factors(stretch.cycles, truth, random)
+        if stretch.steps and truth.slow_speculative:
+            factor *= np.where(random.random(stretch.cycles) < truth.slow_speculative, 4, 1)
         took = sum(parts.values()) * factor
         cycles.add(**_cycles(stretch, numbers, took))
         for name, part_ms in parts.items():

@@ -139,6 +139,26 @@ def test_acceptance_by_batch_size_context_and_time() -> None:
     assert found.by_time[-1].high == 3999
 
 
+def test_a_short_run_is_cut_into_as_few_stretches_as_tell_something() -> None:
+    """Of 30 blocks seven stretches of four or five, of six one, which is no course: none."""
+    found = of(Truth(CHANCES), Stretch(30, 5)).by_time
+    assert [one.verifies for one in found] == [5, 5, 4, 4, 4, 4, 4]
+    assert [one.low for one in found] == [0, 5, 10, 14, 18, 22, 26]
+    assert of(Truth(CHANCES), Stretch(6, 5)).by_time == ()
+
+
+def test_no_accept_length_is_said_to_be_below_1_or_above_all_drafts() -> None:
+    """However few verifies there are, at one step that is seldom or nearly always accepted."""
+    for chance in (0.1, 0.9):
+        for seed in range(20):
+            found = of(Truth((chance,)), Stretch(16, 1), seed=seed)
+            parts = [part.accept_length for part in (*found.by_time, *found.by_batch)]
+            for one in (found.accept_length, *parts):
+                assert one.low is not None
+                assert one.high is not None
+                assert 1 <= one.low <= one.value <= one.high <= 2
+
+
 def test_settings_are_told_apart() -> None:
     """The one with the most verifies comes first."""
     found = acceptance(simulated([Stretch(500, 5), Stretch(900, 2), Stretch(300, 0)]))

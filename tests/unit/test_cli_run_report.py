@@ -12,12 +12,15 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from spectrace.analysis.run_report import report
 from spectrace.cli.main import app
+from spectrace.cli.run_words import sentences
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, CycleKind, PhaseName, RequestRow
 from spectrace.server.open import open_page_of_recording
 from tests.helpers import long_recording
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
+from tests.helpers.simulated_run import Stretch, Truth, simulated
 
 FIRST = 10  # behind ten of warm-up
 
@@ -49,6 +52,18 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ("python", "-m", "sglang.launch_server", "--api-key", "s3cr3t|<b>")
     run = replace(run_of(1), command=command)
     return record(tmp_path_factory.mktemp("report") / "run.spectrace", cycles, run)
+
+
+def test_slow_cycles_that_move_the_mean_are_named() -> None:
+    """30 % at 4 times 15.9 ms: a mean of 30.2 ms, of which the slowest tenth takes 21 %."""
+    truth = Truth(verify_ms=lambda _tokens, _batch: 12.4, noise=0.0, slow_speculative=0.3)
+    found = sentences(report(simulated((Stretch(20_000, 5), Stretch(500, 0)), truth)))
+    [tail] = [one for one in found if "in the mean" in one]
+    assert tail.startswith("A cycle of 5 steps takes 30.")
+    assert "and 15.9 ms at the median" in tail
+    assert tail.endswith("the slowest 10 % of those sampled take 21 % of their time.")
+    even = sentences(report(simulated((Stretch(500, 5), Stretch(500, 0)))))
+    assert not any("in the mean" in one for one in even)
 
 
 def said(*arguments: object) -> str:

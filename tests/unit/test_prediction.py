@@ -100,6 +100,18 @@ def test_a_good_prediction_holds() -> None:
     assert {one.held for one in found.assumptions} == {Held.HELD}
 
 
+def test_a_prediction_of_short_requests_holds() -> None:
+    """Of 16 tokens, from 5 steps to 2: what is cut at 2 is held against what was cut there."""
+    short = Truth((0.8,) * 5, verify_ms=lambda _tokens, _batch: 20.0, cut=16)
+    expected = predict(report(simulated([Stretch(6000, 5)], short), plain_ms=19.0), TWO, 1)
+    assert expected is not None
+    found = check(expected, report(simulated([Stretch(6000, 2)], short, seed=7), plain_ms=19.0))
+    [length] = [one for one in found.assumptions if one.quantity is Quantity.ACCEPT_LENGTH]
+    assert length.measured is not None
+    assert length.expected.value == pytest.approx(length.measured.value, rel=0.015)
+    assert length.held is Held.HELD
+
+
 def later_without_two() -> RunReport:
     """A run that has no two steps."""
     return report(simulated([Stretch(500, 5)]))

@@ -70,6 +70,44 @@ def test_speculation_that_changes_nothing_is_seldom_said_to() -> None:
     assert sum(answer in {Answer.PAYS, Answer.LOSES} for answer in answers) <= 10
 
 
+SKEWED = Truth(CHANCES, WINNING.verify_ms, slow_speculative=0.3)  # 30 % at 4 times: 1.9 times
+
+
+def test_slow_cycles_count_with_all_their_time() -> None:
+    """The median cycle of 15.9 ms would pay 1.79-fold; the mean of 30.2 ms loses: 0.94."""
+    found = report(simulated((Stretch(8000, 5), Stretch(1000, 0)), SKEWED))
+    assert found.verdict.answer is Answer.LOSES
+    assert found.verdict.speed_up is not None
+    mean_ms = 1.9 * (5 * 0.4 + 12.4 + 1.5)
+    assert found.verdict.speed_up.value == pytest.approx(LENGTH * PLAIN_MS / mean_ms, rel=0.03)
+    assert found.strata[0].cycle is not None
+    assert found.strata[0].cycle.p50_ms.value == pytest.approx(mean_ms / 1.9, rel=0.02)
+    assert found.strata[0].slowest_share == pytest.approx(0.1 * 4 / 1.9, rel=0.05)
+
+
+def test_throughput_is_all_tokens_over_all_time() -> None:
+    """In the verdict and in the what-if, however skewed the times are."""
+    measures = simulated((Stretch(3000, 5, 4),), SKEWED)
+    took_s = (measures.cycles["end_ns"] - measures.cycles["start_ns"]).sum() / 1e9
+    rate = pytest.approx(measures.rows["delivered"].sum() / took_s, rel=1e-6)
+    found = report(measures)
+    assert found.verdict.by_batch[0].tokens_per_s.value == rate
+    [point] = [one for one in found.what_if.points if one.measured]
+    assert point.tokens_per_s.value == rate
+
+
+def test_a_skewed_speed_up_lies_in_its_interval_as_often_as_promised() -> None:
+    """Of 100 runs at least 90 %."""
+    true = LENGTH * PLAIN_MS / (1.9 * (5 * 0.4 + 12.4 + 1.5))
+    held = 0
+    for seed in range(100):
+        found = report(simulated(LOSING, SKEWED, seed=seed)).verdict.speed_up
+        assert found is not None
+        assert found.low is not None
+        held += not found.excludes(true)
+    assert held >= 90
+
+
 def test_mixed_batch_sizes_are_held_each_against_its_own_baseline() -> None:
     """Speculation pays at batch 1 and loses at batch 8, whose plain decode costs hardly more."""
     truth = Truth(CHANCES, verify_ms=lambda tokens, batch: 10 + 0.5 * tokens * batch)
@@ -133,6 +171,45 @@ def test_a_what_if_predicts_what_another_run_shows() -> None:
         later.tokens_per_cycle.value - later.tokens_per_cycle.half_width <= point.accept_length.high
     )
     assert point.cycle_ms.value == pytest.approx(later.cycle_ms.value, rel=0.01)
+
+
+CUT = Truth((0.8,) * 7, verify_ms=lambda tokens, _: 20 + 0.5 * (tokens - 1), cut=16)
+
+
+def cut_length(steps: int, tokens: int = 16) -> float:
+    """What requests of so many tokens get per verify: tokens over the verifies that they need.
+
+    A request that still wants n tokens needs one verify, and those for what that one leaves.
+    """
+    gives = [0.8**got * 0.2 for got in range(steps)] + [0.8**steps]
+    needed = [0.0]
+    for wanted in range(1, tokens + 1):
+        left = [needed[max(0, wanted - got)] for got in range(1, steps + 2)]
+        needed.append(1 + sum(chance * more for chance, more in zip(gives, left, strict=True)))
+    return tokens / needed[tokens]
+
+
+def test_short_requests_do_not_make_a_prediction_better_than_what_was_measured() -> None:
+    """Requests of 16 tokens, 5 and 3 steps measured, 1 to 7 given: all as the truth has it."""
+    found = report(simulated([Stretch(2000, 5), Stretch(2000, 3)] * 4, CUT), plain_ms=19.0)
+    points = {point.setting.steps: point for point in found.what_if.points}
+    assert [steps for steps, point in points.items() if point.measured] == [0, 3, 5]
+    for steps in range(1, 8):
+        assert points[steps].accept_length.value == pytest.approx(cut_length(steps), rel=0.015)
+        assert (Doubt.CUTS in points[steps].doubts) is not points[steps].measured
+
+
+def test_what_is_predicted_of_short_requests_lies_in_its_interval() -> None:
+    """Four steps between 5 and 3, of 20 runs in at least 17: 95 % are seldom fewer."""
+    true = 1000 * cut_length(4) / (4 * 0.4 + 20 + 0.5 * 4 + 1.5)
+    held = 0
+    for seed in range(20):
+        turns = [Stretch(500, 5), Stretch(500, 3)] * 4
+        found = report(simulated(turns, CUT, seed=seed), plain_ms=19.0)
+        [four] = [point for point in found.what_if.points if point.setting.steps == 4]
+        assert four.tokens_per_s.low is not None
+        held += not four.tokens_per_s.excludes(true)
+    assert held >= 17
 
 
 def test_a_what_if_from_one_number_of_tokens_spans_both_extremes() -> None:
@@ -244,6 +321,18 @@ def test_parts_add_up_to_the_cycle() -> None:
     assert parts.verify_ms.value == pytest.approx(22.5 + 6 * 1.03, rel=0.01)
     assert parts.extend_ms.value == pytest.approx(0.5, rel=0.01)
     assert parts.overhead_ms.value == pytest.approx(1.0, rel=0.01)
+
+
+def test_parts_of_skewed_cycles_add_up_to_their_mean() -> None:
+    """Each part of a slow cycle is four times as long here, and so is the rest."""
+    found = report(simulated(LOSING, SKEWED)).strata[0]
+    assert found.parts is not None
+    assert found.mean_ms is not None
+    parts = found.parts
+    four = (parts.draft_ms, parts.verify_ms, parts.extend_ms, parts.overhead_ms)
+    assert sum(part.value for part in four) == pytest.approx(found.mean_ms.value)
+    assert parts.verify_ms.value == pytest.approx(1.9 * 12.4, rel=0.06)
+    assert parts.verify_p50_ms.value == pytest.approx(12.4, rel=0.02)
 
 
 def test_what_break_even_would_need_and_what_is_wasted() -> None:

@@ -48,8 +48,9 @@ const DOUBTS: readonly (readonly [doubt: string, words: string])[] = [
   ],
   ["verify_beyond", "verify is extrapolated beyond the measured numbers of tokens"],
   ["draft_share", "each draft step is taken to cost as much as any other"],
+  ["cuts", "requests are short: what their ends cut off is computed from what they did"],
 ];
-const MARKS = ["a", "b", "c", "d"] as const;
+const MARKS = ["a", "b", "c", "d", "e"] as const;
 
 const CHANGES: Readonly<Record<string, string>> = {
   draft: "a faster draft",
