@@ -101,7 +101,7 @@ def summed_up(
     found, left = [], 0
     for setting in settings:
         turns = [Turn(setting=setting, round=number + 1) for number in range(rounds)]
-        records = [(turn.name, folder.done(turn.name)) for turn in turns]
+        records = [(turn.name, folder.done(turn, command)) for turn in turns]
         left += sum(record is None for _, record in records)
         known = [(name, record) for name, record in records if record is not None]
         if known:
@@ -313,13 +313,16 @@ def _words(command: str) -> list[str]:
 
 def _run(folder: SweepFolder, turns: Sequence[Turn], means: Means, progress: Progress) -> bool:
     """Runs what is not done yet; gives whether somebody stopped it."""
+    for turn in turns:
+        folder.done(turn, means.command)  # which refuses another setting of that name, at once
     ring_file.sweep()  # what a killed spectrace and then a killed server left behind
     with stop_on_signals() as stop:
         left = folder.clean()
-        if left is not None:
-            progress.note(f"Ended the server of a sweep that was killed here (process {left}).")
+        if left:
+            which = " and ".join(map(str, left))
+            progress.note(f"Ended what a sweep that was killed here left running ({which}).")
         for place, turn in enumerate(turns, 1):
-            before = folder.done(turn.name)
+            before = folder.done(turn, means.command)
             head = f"{turn.name} ({place} of {len(turns)})"
             if before is not None and not before.failure:
                 progress.note(f"{head}: is there already.")

@@ -160,6 +160,7 @@ class _Attempt:
             with session:
                 load.start()
                 try:
+                    self._folder.loaded_by(load.pid)
                     while not (load.over or self._stop.requested):
                         session.poll()
                         if server.exit_code is not None:

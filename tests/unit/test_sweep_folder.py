@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from spectrace.cli.sweep_folder import LoadPlan, SweepFolder, SweepPlan, Turn, TurnRecord
 from spectrace.cli.sweep_load import LoadResult
-from spectrace.cli.sweep_settings import plain
+from spectrace.cli.sweep_settings import Setting, plain
 from spectrace.errors import SpectraceError
 
 TURN = Turn(setting=plain(), round=1)
-PLAN = SweepPlan(command=("python", "serve.py"), load=LoadPlan(requests=8, concurrency=2))
-RECORD = TurnRecord(setting=plain(), round=1, command=("python", "serve.py"), start_ns=1)
+COMMAND = ("python", "serve.py")
+PLAN = SweepPlan(command=COMMAND, load=LoadPlan(requests=8, concurrency=2))
+RECORD = TurnRecord(setting=plain(), round=1, command=COMMAND, start_ns=1)
 DONE = replace(RECORD, load=LoadResult(begin_ns=1, end_ns=2, requests=8, tokens=16))
 
 
@@ -27,12 +28,12 @@ def test_a_turn_is_done_when_it_was_written_down_and_its_recording_is_there(tmp_
     """Also for the next sweep that opens the folder."""
     with closing(SweepFolder(tmp_path / "new")) as folder:
         folder.agree(PLAN)
-        assert folder.done(TURN.name) is None
+        assert folder.done(TURN, COMMAND) is None
         folder.finish(TURN.name, DONE)
-        assert folder.done(TURN.name) is None
+        assert folder.done(TURN, COMMAND) is None
         folder.recording(TURN.name).touch()
     with closing(SweepFolder(tmp_path / "new")) as folder:
-        assert folder.done(TURN.name) == DONE
+        assert folder.done(TURN, COMMAND) == DONE
         assert folder.recording(TURN.name).name == "plain.1.spectrace"
 
 
@@ -41,7 +42,24 @@ def test_a_turn_that_failed_is_known_without_a_recording(tmp_path: Path) -> None
     failed = replace(RECORD, failure="It ended.", last_lines=("out of memory",))
     with closing(SweepFolder(tmp_path / "new")) as folder:
         folder.finish(TURN.name, failed)
-        assert folder.done(TURN.name) == failed
+        assert folder.done(TURN, COMMAND) == failed
+
+
+def test_another_setting_of_the_same_name_is_not_taken_for_measured(tmp_path: Path) -> None:
+    """Both are named, with what to do; one that failed is measured anew, as nothing is there."""
+    before = Setting(name="kv", arguments=("--kv-cache-dtype", "fp8_e5m2"))
+    now = Turn(setting=replace(before, arguments=("--kv-cache-dtype", "auto")), round=1)
+    measured = replace(DONE, setting=before, command=before.command(COMMAND))
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.recording(now.name).touch()
+        folder.finish(now.name, measured)
+        assert folder.done(Turn(setting=before, round=1), COMMAND) == measured
+        with pytest.raises(
+            SpectraceError, match=r"kv was .* fp8_e5m2, and is now .* auto: .* another name"
+        ):
+            folder.done(now, COMMAND)
+        folder.finish(now.name, replace(measured, failure="It ended."))
+        assert folder.done(now, COMMAND) is None
 
 
 def test_what_is_forgotten_leaves_no_file(tmp_path: Path) -> None:
@@ -92,7 +110,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         folder.finish(TURN.name, DONE)
         (folder.path / "plain.1.json").write_text("{")
         with pytest.raises(SpectraceError, match=r"plain\.1\.json cannot be read.*delete it"):
-            folder.done(TURN.name)
+            folder.done(TURN, COMMAND)
 
 
 def test_the_server_of_a_killed_sweep_is_ended(tmp_path: Path) -> None:
@@ -108,12 +126,33 @@ def test_the_server_of_a_killed_sweep_is_ended(tmp_path: Path) -> None:
         folder.close()
         try:
             with closing(SweepFolder(tmp_path / "new")) as again:
-                assert again.clean() == server.pid
-                assert again.clean() is None
+                assert again.clean() == (server.pid,)
+                assert again.clean() == ()
             assert server.wait(10) != 0
         finally:
             server.kill()
     assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["owner", "sweep.json"]
+
+
+def test_the_load_of_a_killed_sweep_is_ended_too(tmp_path: Path) -> None:
+    """Also where its server has ended by itself."""
+    sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
+    with (
+        subprocess.Popen(sleeper, start_new_session=True) as server,
+        subprocess.Popen(sleeper, start_new_session=True) as load,
+        closing(SweepFolder(tmp_path / "new")) as folder,
+    ):
+        try:
+            note = folder.running(server.pid)
+            note.__enter__()  # and the sweep is killed before it is left
+            folder.loaded_by(load.pid)
+            server.kill()
+            server.wait(10)
+            assert folder.clean() == (load.pid,)
+            assert load.wait(10) != 0
+        finally:
+            server.kill()
+            load.kill()
 
 
 def test_another_process_with_that_id_is_left_alone(tmp_path: Path) -> None:
@@ -123,4 +162,4 @@ def test_another_process_with_that_id_is_left_alone(tmp_path: Path) -> None:
         (folder.path / "running.json").write_text(
             f'{{"pid": {os.getpid()}, "created_s": {created_s}}}'
         )
-        assert folder.clean() is None
+        assert folder.clean() == ()
