@@ -259,13 +259,13 @@ class SweepFolder:
         if not file.exists():
             return ()
         running = _read(file, _Running)
-        left = tuple(
+        ended = tuple(
             one.pid
             for one in (running.load, running)
             if one is not None and end_what_was_left(one.pid, one.created_s)
         )
         file.unlink(missing_ok=True)
-        return left
+        return ended
 
     @contextmanager
     def running(self, pid: int) -> Iterator[None]:
