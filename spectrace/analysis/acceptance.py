@@ -115,7 +115,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         sglang_accept_length: Completion tokens / verifies, as SGLang's `spec_accept_length`: with
             its share of the tokens that prefills gave.
         draft_acceptance_rate: Correct drafts / drafts, as vLLM's; None where the drafts form a
-            tree.
+            tree or come without steps.
         positions: One for each.
         by_batch: By batch size.
         by_context: By thirds of the mean context length of a batch, of sampled cycles.
@@ -182,7 +182,9 @@ def _of_setting(
         accept_length=_length(rows, blocks, confidence),
         delivered_length=per_verify(rows["delivered"], rows, blocks, confidence),
         sglang_accept_length=delivered / verifies + _prefill_tokens(measures),
-        draft_acceptance_rate=correct / (verifies * setting.steps) if setting.topk == 1 else None,
+        draft_acceptance_rate=correct / (verifies * setting.steps)
+        if setting.topk == 1 and setting.steps
+        else None,
         positions=positions(rows, depth, blocks, confidence),
         by_batch=tuple(
             _slice(_where(rows, rows["batch"] == batch), (batch, batch), confidence)

@@ -132,6 +132,12 @@ def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum,
     return tuple(sorted(found, key=lambda one: -one.total_ms))
 
 
+def _most_common(values: NDArray[np.int64]) -> int:
+    """The smallest of those that occur most often; they may be as large as a sender likes."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[counts.argmax()])
+
+
 class _Sampled:
     """The sampled cycles whose times count, and their phases in columns."""
 
@@ -171,7 +177,7 @@ class _Sampled:
             cycles=cycles,
             total_ms=total_ms,
             sampled=int(here.sum()),
-            padded_batch=int(np.bincount(known).argmax()) if len(known) else None,
+            padded_batch=_most_common(known) if len(known) else None,
             cycle=self._spread(self._took, here) if enough else None,
             parts=self._parts(here, plain=setting == PLAIN) if enough else None,
             phases=self._phases(here) if enough else (),

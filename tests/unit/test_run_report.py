@@ -276,3 +276,21 @@ def test_a_report_keeps_secrets_of_the_command_line() -> None:
     command = ("python", "--api-key", "abc", "--admin-api-key=def", "--tokenizer-path", "/m")
     shown = without_secrets(replace(run_of(), command=command)).command
     assert shown == ("python", "--api-key", "…", "--admin-api-key=…", "--tokenizer-path", "/m")
+
+
+def test_drafts_that_are_looked_up_have_no_steps() -> None:
+    """As NGRAM's, in one chain: how many drafts there were is not known, the rest is."""
+    measures = simulated([Stretch(500, 5), Stretch(200, 0)])
+    for columns in (measures.cycles, measures.cycle_counts, measures.row_counts):
+        columns["steps"][:] = 0
+    found = report(measures)
+    assert found.acceptance[0].draft_acceptance_rate is None
+    assert found.acceptance[0].setting.draft_tokens == 6
+    assert found.verdict.by_batch[0].setting.steps == 0
+
+
+def test_a_graph_may_be_said_to_be_of_any_size() -> None:
+    """A sender's number takes no memory: most cycles ran in a graph for 2^40 requests."""
+    measures = simulated([Stretch(500, 5)])
+    measures.cycles["padded_batch"][:300] = 1 << 40
+    assert report(measures).strata[0].padded_batch == 1 << 40
