@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import Enum
 
@@ -40,11 +39,10 @@ from spectrace.analysis.what_if import (
     points,
     pooled_chances,
 )
+from spectrace.hidden import command_without_secrets
 from spectrace.measures import KINDS, MODES, NONE, LeftOut, Measures
 from spectrace.model import CycleKind, Lane, Run, TimingMode
 
-HIDDEN = "…"
-_SECRET = re.compile(r"key|token\b|secret|password|auth", re.IGNORECASE)
 _FEW_WINDOWS = 5
 _SPECULATIVE = KINDS.index(CycleKind.SPECULATIVE)
 
@@ -180,14 +178,7 @@ def report(
 
 def without_secrets(run: Run) -> Run:
     """The same run without what its command line keeps secret: a report is pasted elsewhere."""
-    shown = []
-    hide = False
-    for word in run.command:
-        name, given, _ = word.partition("=")
-        secret = name.startswith("-") and bool(_SECRET.search(name))
-        shown.append(HIDDEN if hide else f"{name}={HIDDEN}" if secret and given else word)
-        hide = secret and not given
-    return msgspec.structs.replace(run, command=tuple(shown))
+    return msgspec.structs.replace(run, command=command_without_secrets(run.command))
 
 
 def _speculates(measures: Measures) -> bool:

@@ -31,6 +31,7 @@ from spectrace.cli.sweep_turn import Means, measure
 from spectrace.cli.sweep_words import render, sentences
 from spectrace.cli.timing_run import Progress
 from spectrace.cli.trace_options import MethodOption, TimingOption, options_of
+from spectrace.hidden import command_without_secrets, text_without_secrets
 from spectrace.store.extract import Extract
 
 _START_TIMEOUT: Any = "30m"  # Any: typer sends a default through the option's parser as well
@@ -112,7 +113,7 @@ def summed_up(
     return msgspec.structs.replace(
         report,
         sentences=sentences(report),
-        restart=best.command(command) if best else (),
+        restart=command_without_secrets(best.command(command)) if best else (),
     )
 
 
@@ -124,11 +125,12 @@ def _figures(
         for name, record in turns
         if record.load is not None
     ]
-    found = figures(setting.name, setting.arguments, starts)
+    found = figures(setting.name, command_without_secrets(setting.arguments), starts)
     failed = next((record for _, record in turns if record.failure), None)
     if failed is None:
         return found
-    return msgspec.structs.replace(found, failure=failed.failure, last_lines=failed.last_lines)
+    said = map(text_without_secrets, (failed.failure, *failed.last_lines))
+    return msgspec.structs.replace(found, failure=next(said), last_lines=tuple(said))
 
 
 def _measured(file: Path, load: LoadResult) -> Measured:

@@ -18,6 +18,7 @@ from spectrace.attach.launched import end_what_was_left
 from spectrace.cli.sweep_load import LoadResult
 from spectrace.cli.sweep_settings import Setting
 from spectrace.errors import SpectraceError
+from spectrace.hidden import command_without_secrets
 from spectrace.store.lock import FILE as LOCK
 from spectrace.store.lock import OwnerLock
 
@@ -293,7 +294,7 @@ class SweepFolder:
 
 
 def _words(setting: Setting, command: Sequence[str]) -> str:
-    return shlex.join(setting.arguments or command)
+    return shlex.join(command_without_secrets(setting.arguments or command))
 
 
 def _is_ours(name: str) -> bool:

@@ -19,6 +19,7 @@ import requests
 from spectrace.attach.launched import end_group
 from spectrace.cli.sweep_prompts import Prompt
 from spectrace.errors import SpectraceError
+from spectrace.hidden import command_without_secrets, text_without_secrets
 
 _ANSWER_S = 1800.0  # one answer may take a while behind a queue
 _HEALTH_S = 5.0
@@ -272,9 +273,9 @@ class CommandLoad:
         """
         status = self._process.returncode if self._process else None
         if status != 0:
+            shown = shlex.join(command_without_secrets(self._command))
             raise SpectraceError(
-                f"The load {shlex.join(self._command)} ended with status {status}: its output "
-                f"is in {self._output}."
+                f"The load {shown} ended with status {status}: its output is in {self._output}."
             )
         edge_ns = (self._end_ns - self._begin_ns) // 10
         return LoadResult(begin_ns=self._begin_ns + edge_ns, end_ns=self._end_ns - edge_ns)
@@ -322,7 +323,7 @@ def _why(error: Exception) -> str:
     response = getattr(error, "response", None)
     if response is not None:
         return f"status {response.status_code}, {response.text[:200].strip()!r}"
-    return f"{type(error).__name__}, {str(error)[:200]}"
+    return f"{type(error).__name__}, {text_without_secrets(str(error))[:200]}"
 
 
 LoadMaker = Callable[[str, Path], Load]

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "spectrace"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "shown": set(),
+    "hidden": set(),
     "__init__": {"store"},  # the public face, which imports it when it is called
     "model": set(),
     "measures": {"model"},
@@ -23,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loop": {"probe"},
     "plugin": {"probe"},
     "collect": {"model", "probe.layout"},
-    "analysis": {"model", "measures"},
+    "analysis": {"model", "measures", "hidden"},
     "attach": {"model", "collect", "probe.layout", "probe.engines"},
     "otlp": {"model"},
     "store": {"model", "measures"},
@@ -34,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "measures", "collect", "analysis", "attach", "store", "server", "metrics"),
         "importing",
         "shown",
+        "hidden",
         "probe.layout",
     },
 }

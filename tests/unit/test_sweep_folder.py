@@ -11,11 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
+from spectrace.analysis.sweep_report import SweepReport
+from spectrace.cli.sweep import summed_up
 from spectrace.cli.sweep_folder import LoadPlan, SweepFolder, SweepPlan, Turn, TurnRecord
 from spectrace.cli.sweep_load import LoadResult
 from spectrace.cli.sweep_settings import Setting, plain
+from spectrace.cli.sweep_turn import last_lines
+from spectrace.cli.sweep_words import render
 from spectrace.errors import SpectraceError
+from spectrace.hidden import command_without_secrets
 
 TURN = Turn(setting=plain(), round=1)
 COMMAND = ("python", "serve.py")
@@ -163,3 +169,35 @@ def test_another_process_with_that_id_is_left_alone(tmp_path: Path) -> None:
             f'{{"pid": {os.getpid()}, "created_s": {created_s}}}'
         )
         assert folder.clean() == ()
+
+
+def test_a_sweep_shows_no_secret_of_its_commands_and_servers(tmp_path: Path) -> None:
+    """In the options of a setting, a failure and the last lines; nor what moves a cursor."""
+    setting = Setting(name="own", arguments=("--hf-token", "s3cret"))
+    turn = Turn(setting=setting, round=1)
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        log = folder.server_log(turn.name)
+        log.write_text("\x1b[31mArgs(api_key='s3cret', port=3)\x07\nhttp://a:s3cret@h/?t=s3cret\n")
+        lines = last_lines(log)
+        assert lines == ("[31mArgs(api_key='\u2026', port=3)", "http://h/?t=\u2026")
+        failed = replace(
+            RECORD,
+            setting=setting,
+            command=setting.command(COMMAND),
+            failure="The load x --api-key s3cret ended.",
+            last_lines=("HF_TOKEN=s3cret", *lines),
+        )
+        folder.finish(turn.name, failed)
+        found = summed_up(folder, COMMAND, [setting], 1)
+    assert found.settings[0].arguments == ("--hf-token", "\u2026")
+    assert found.settings[0].failure == "The load x --api-key \u2026 ended."
+    assert "s3cret" not in repr(found)
+
+
+def test_the_command_to_restart_with_tells_no_secret() -> None:
+    """And says that something is hidden in it."""
+    console = Console(width=200)
+    command = command_without_secrets(("x", "--api-key", "s3cret"))
+    with console.capture() as capture:
+        console.print(render(SweepReport(settings=(), best=None, fastest=None, restart=command)))
+    assert "Restart with (\u2026: as you gave it):\n  x --api-key '\u2026'" in capture.get()
