@@ -171,7 +171,7 @@ def markdown(found: Compared) -> str:
     one, other = map(plain, found.names)
     parts = [f"## {one} against {other}", plain(" ".join(found.sentences))]
     for section in _sections(found):
-        parts += [f"### {section.title}", grid(section)]
+        parts += [f"### {plain(section.title)}", grid(section)]
     return "\n\n".join([*parts, "\n".join(map(plain, basis(found.comparison)))]) + "\n"
 
 
