@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.acceptance import PLAIN, Setting
 from spectrace.analysis.costs import PhaseTimes, Stratum
@@ -17,6 +17,7 @@ from spectrace.cli.timing_words import label
 from spectrace.model import Lane
 
 _NARROW = 0.025
+_SHOWN_RUNS = 5
 TO = "\u2013"  # an en dash
 _TIMES = "\u00d7"  # a multiplication sign
 
@@ -93,6 +94,22 @@ def sentences(found: RunReport) -> tuple[str, ...]:
         *_crossover(found),
         *(GAPS[gap] for gap in found.gaps),
     )
+
+
+def of_other_runs(run_ids: Sequence[str]) -> Iterator[str]:
+    """That the recording has more than the run that the report is on.
+
+    Args:
+        run_ids: Of the others.
+    """
+    if run_ids:
+        names = ", ".join(run_id[:8] for run_id in run_ids[:_SHOWN_RUNS])
+        more = " and more" if len(run_ids) > _SHOWN_RUNS else ""
+        yield (
+            f"The recording has {numbers.count(len(run_ids))} other "
+            f"run{'' if len(run_ids) == 1 else 's'} ({names}{more}), of which nothing is said "
+            "here: choose one with --run."
+        )
 
 
 def lead(found: RunReport) -> str:
