@@ -98,6 +98,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         left_out: What is in none of the figures.
         bubbles: When the device of the first rank ran nothing, and why.
         skew: How far the ranks of the first group lie apart.
+        groups: Groups of ranks that have cycles: each throughput is that of one of them.
         sentences: All that in plain words.
     """
 
@@ -120,6 +121,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: LeftOut
     bubbles: Bubbles = Bubbles()
     skew: Skew = Skew()
+    groups: int = 1
     sentences: tuple[str, ...] = ()
 
 
@@ -173,6 +175,7 @@ def report(
         left_out=measures.left_out,
         bubbles=bubbles(measures),
         skew=skew(measures),
+        groups=len(measures.groups),
     )
 
 

@@ -185,12 +185,12 @@ def _basis(found: RunReport) -> Iterator[str]:
         f"{_reach(main.cycle_ms, 2)} and gives a request {value(main.tokens_per_cycle)} tokens"
     )
     if main.break_even is None or main.plain_ms is None or main.plain_source is None:
-        yield f"{gives}: {value(main.tokens_per_s, 1)} tokens/s."
+        yield f"{gives}: {value(main.tokens_per_s, 1)} tokens/s{_of_one_group(found)}."
         return
     yield (
         f"{gives}; break-even is {value(main.break_even)}, against a plain decode of "
         f"{numbers.milliseconds(main.plain_ms.value)} ({_SOURCES[main.plain_source]}). That is "
-        f"{_difference(main)}."
+        f"{_difference(main)}{_of_one_group(found)}."
     )
     yield from _needed(main)
     if found.verdict.covered < 0.995:  # noqa: PLR2004 - what rounds to all of it
@@ -198,6 +198,10 @@ def _basis(found: RunReport) -> Iterator[str]:
             f"The factor is of {numbers.share(found.verdict.covered)} of the time in speculative "
             "cycles: for the other batch sizes plain decode is not known."
         )
+
+
+def _of_one_group(found: RunReport) -> str:
+    return "" if found.groups < 2 else f" per group, of which there are {found.groups}"  # noqa: PLR2004 - several
 
 
 def _needed(main: BatchVerdict) -> Iterator[str]:
