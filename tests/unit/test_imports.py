@@ -16,10 +16,10 @@ PACKAGE = ROOT / "spectrace"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "shown": set(),
-    "hidden": set(),
     "__init__": {"store"},  # the public face, which imports it when it is called
     "model": set(),
     "measures": {"model"},
+    "hidden": set(),
     "probe": set(),
     "loop": {"probe"},
     "plugin": {"probe"},
@@ -33,9 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"model", "measures", "otlp", "store", "analysis", "attach", "metrics"},
     "cli": {
         *("model", "measures", "collect", "analysis", "attach", "store", "server", "metrics"),
+        "hidden",
         "importing",
         "shown",
-        "hidden",
         "probe.layout",
     },
 }
