@@ -132,12 +132,6 @@ def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum,
     return tuple(sorted(found, key=lambda one: -one.total_ms))
 
 
-def _most_common(values: NDArray[np.int64]) -> int:
-    """The smallest of those that occur most often; they may be as large as a sender likes."""
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()])
-
-
 class _Sampled:
     """The sampled cycles whose times count, and their phases in columns."""
 
@@ -268,3 +262,9 @@ def largest(
 ) -> Stratum | None:
     """The stratum that took most of the run's time, among those that are wanted."""
     return next((one for one in found if wanted(one)), None)
+
+
+def _most_common(values: NDArray[np.int64]) -> int:
+    """The smallest of those that occur most often; they may be as large as a sender likes."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[counts.argmax()])

@@ -17,7 +17,6 @@ from spectrace.cli.timing_words import label
 from spectrace.model import Lane
 
 _NARROW = 0.025
-_SHOWN_RUNS = 5
 TO = "\u2013"  # an en dash
 _TIMES = "\u00d7"  # a multiplication sign
 
@@ -76,6 +75,7 @@ _SOURCES = {
     Source.GIVEN: "as given",
     Source.BETWEEN: "between the batch sizes that were measured",
 }
+_SHOWN_RUNS = 5
 _CHANGES = {
     Change.DRAFT: "a faster draft",
     Change.VERIFY: "a verify as cheap as plain decode",
