@@ -116,7 +116,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         sglang_accept_length: Completion tokens / verifies, as SGLang's `spec_accept_length`: with
             its share of the tokens that prefills gave.
         draft_acceptance_rate: Correct drafts / drafts, as vLLM's; None where the drafts form a
-            tree.
+            tree or come without steps.
         positions: One for each.
         by_batch: By batch size.
         by_context: By thirds of the mean context length of a batch, of sampled cycles.

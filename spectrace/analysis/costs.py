@@ -206,7 +206,7 @@ class _Sampled:
             cycles=int(counts["cycles"].sum()),
             total_ms=float(counts["total_ns"].sum()) / _NS_PER_MS,
             sampled=int(here.sum()),
-            padded_batch=int(np.bincount(known).argmax()) if len(known) else None,
+            padded_batch=_most_common(known) if len(known) else None,
             mean_ms=mean_ms,
             slowest_share=_slowest_share(self._took[here]) if enough else None,
             cycle=self._spread(self._took, here) if enough else None,
@@ -309,3 +309,9 @@ def largest(
 ) -> Stratum | None:
     """The stratum that took most of the run's time, among those that are wanted."""
     return next((one for one in found if wanted(one)), None)
+
+
+def _most_common(values: NDArray[np.int64]) -> int:
+    """The smallest of those that occur most often; they may be as large as a sender likes."""
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[counts.argmax()])

@@ -17,6 +17,7 @@ from spectrace.analysis.what_if import Doubt, Point
 
 FORMAT = 1
 _NOTHING = 1e-9
+_MOST = 1e9  # of any quantity, in its unit: what is more was not written by us
 
 
 class Quantity(str, Enum):
@@ -164,6 +165,24 @@ def predict(
         tokens_per_s=throughput(length, cycle_ms, batch),
         doubts=() if point is None or said else point.doubts,
     )
+
+
+def flaw(found: Prediction) -> str:
+    """Why a prediction that was read cannot be held against a run; empty where it can."""
+    missing = [name.value for name in _NEEDED if name not in found.assumptions]
+    if missing:
+        return f"{missing[0]} is missing"
+    every = {name.value: one for name, one in found.assumptions.items()}
+    every |= {"cycle_ms": found.cycle_ms, "tokens_per_s": found.tokens_per_s}
+    positive = {Quantity.ACCEPT_LENGTH.value, Quantity.PLAIN_MS.value, "cycle_ms", "tokens_per_s"}
+    for name, one in every.items():
+        limits = [limit for limit in (one.value, one.low, one.high) if limit is not None]
+        least = _NOTHING if name in positive else -_MOST
+        if one.value < least or not all(abs(limit) <= _MOST for limit in limits):
+            return f"{name} is {one.value:g}, which nothing can take"
+        if one.low is not None and one.high is not None and one.low > one.high:
+            return f"the interval of {name} ends, at {one.high:g}, before it begins"
+    return ""
 
 
 def point_of(found: RunReport, setting: Setting, batch: int) -> Point | None:

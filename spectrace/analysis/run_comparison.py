@@ -102,6 +102,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         modes: How they were timed.
         batch: Mean batch size.
         context: Mean tokens of a request; None where they are not known.
+        groups: Groups of ranks that have cycles: the throughput is that of one of them.
     """
 
     cycles: int
@@ -111,6 +112,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     modes: tuple[TimingMode, ...]
     batch: float
     context: float | None
+    groups: int = 1
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         sides: The runs.
         alike: What was compared with what.
         cycle_ms: The cycle's time on the host.
-        tokens_per_s: Output tokens of a second of decoding.
+        tokens_per_s: Output tokens of a second of decoding, of one group of ranks.
         throughput_ratio: The second's over the first's.
         ms_per_token: The cycle's time for each token of a request.
         accept_length: (Correct drafts + verifies) / verifies; None where one verified nothing.
@@ -268,6 +270,7 @@ class _Run:
             modes=self.modes,
             batch=float(self.batch.mean()) if self.total else 0.0,
             context=self.context,
+            groups=len(self.measures.groups),
         )
 
     def per_cycle(self, name: str) -> Values:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -42,11 +41,10 @@ from spectrace.analysis.what_if import (
     points,
     pooled_chances,
 )
+from spectrace.hidden import command_without_secrets
 from spectrace.measures import KINDS, MODES, NONE, LeftOut, Measures
 from spectrace.model import CycleKind, Lane, Run, TimingMode
 
-HIDDEN = "…"
-_SECRET = re.compile(r"key|token\b|secret|password|auth", re.IGNORECASE)
 _FEW_WINDOWS = 5
 _SPECULATIVE = KINDS.index(CycleKind.SPECULATIVE)
 _ByBatch: TypeAlias = dict[tuple[Setting, int], Estimate]
@@ -103,6 +101,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         left_out: What is in none of the figures.
         bubbles: When the device of the first rank ran nothing, and why.
         skew: How far the ranks of the first group lie apart.
+        groups: Groups of ranks that have cycles: each throughput is that of one of them.
         sentences: All that in plain words.
     """
 
@@ -125,6 +124,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: LeftOut
     bubbles: Bubbles = Bubbles()
     skew: Skew = Skew()
+    groups: int = 1
     sentences: tuple[str, ...] = ()
 
 
@@ -178,19 +178,13 @@ def report(
         left_out=measures.left_out,
         bubbles=bubbles(measures),
         skew=skew(measures),
+        groups=len(measures.groups),
     )
 
 
 def without_secrets(run: Run) -> Run:
     """The same run without what its command line keeps secret: a report is pasted elsewhere."""
-    shown = []
-    hide = False
-    for word in run.command:
-        name, given, _ = word.partition("=")
-        secret = name.startswith("-") and bool(_SECRET.search(name))
-        shown.append(HIDDEN if hide else f"{name}={HIDDEN}" if secret and given else word)
-        hide = secret and not given
-    return msgspec.structs.replace(run, command=tuple(shown))
+    return msgspec.structs.replace(run, command=command_without_secrets(run.command))
 
 
 class _Lengths(NamedTuple):

@@ -46,7 +46,7 @@ class SettingFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Of the setting.
-        arguments: What it changes in the command.
+        arguments: What it changes in the command; secrets are hidden.
         starts: How many starts of the server were measured.
         tokens_per_s: Output tokens per second while the load counted; None where no start of it
             was measured.

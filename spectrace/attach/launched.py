@@ -127,10 +127,10 @@ class Launched:
 
 
 def end_what_was_left(pid: int, created_s: float, grace_s: float = 10.0) -> bool:
-    """Ends a server that a spectrace had started which was killed.
+    """Ends a server, or its load, that a spectrace had started which was killed.
 
     Args:
-        pid: What `Launched.pid` was.
+        pid: Of the first process of its group, as `Launched.pid`.
         created_s: When that process was created, as psutil says: another one may have its id now.
         grace_s: How long it has to end by itself, and then by force.
 
@@ -152,10 +152,26 @@ def end_what_was_left(pid: int, created_s: float, grace_s: float = 10.0) -> bool
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         if not _group_ends(pid, grace_s):
-            raise SpectraceError(
-                f"The server that was left running does not end: end process {pid} yourself."
-            )
+            raise SpectraceError(f"What was left running does not end: end process {pid} yourself.")
     return True
+
+
+def end_group(group: int, grace_s: float) -> bool:
+    """Ends every process of a group: by SIGTERM, and by force what is left after a time.
+
+    Args:
+        group: Its number, of a group that we made.
+        grace_s: How long its processes have to end by themselves, and then by force.
+
+    Returns:
+        Whether none is left.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)
+        if _group_ends(group, grace_s):
+            return True
+    return False
 
 
 def _group_ends(group: int, within_s: float) -> bool:

@@ -84,14 +84,23 @@ def _throughput(found: RunComparison, names: tuple[str, str]) -> Iterator[str]:
         yield f"Which run makes more tokens cannot be said: {_reach(ratio)}."
         return
     if rates.verdict is Verdict.SAME:
-        yield "Both make as many tokens while they decode, within 1 %."
+        yield f"Both make as many tokens while they decode{_of_one_group(found)}, within 1 %."
         return
     word = "more" if ratio.value > 1 else "fewer"
     low, high = sorted((abs(ratio.low - 1), abs(ratio.high - 1)))
     yield (
-        f"{names[1]} makes {percent(abs(ratio.value - 1))} {word} tokens per second of decoding "
-        f"than {names[0]} ({percent(low)} to {percent(high)})."
+        f"{names[1]} makes {percent(abs(ratio.value - 1))} {word} tokens per second of decoding"
+        f"{_of_one_group(found)} than {names[0]} ({percent(low)} to {percent(high)})."
     )
+
+
+def _of_one_group(found: RunComparison) -> str:
+    """What a throughput is of, where there are several groups."""
+    one, other = (side.groups for side in found.sides)
+    if max(one, other) == 1:
+        return ""
+    many = f"of which each has {one}" if one == other else f"of which they have {one} and {other}"
+    return f" per group, {many},"
 
 
 def _reach(ratio: Estimate) -> str:
@@ -171,7 +180,7 @@ def markdown(found: Compared) -> str:
     one, other = map(plain, found.names)
     parts = [f"## {one} against {other}", plain(" ".join(found.sentences))]
     for section in _sections(found):
-        parts += [f"### {section.title}", grid(section)]
+        parts += [f"### {plain(section.title)}", grid(section)]
     return "\n\n".join([*parts, "\n".join(map(plain, basis(found.comparison)))]) + "\n"
 
 
@@ -197,13 +206,18 @@ def _sections(found: Compared) -> Iterator[Section]:
 
 def _whole(found: RunComparison) -> Iterator[tuple[str, ...]]:
     for name, difference, decimals in (
-        ("tokens/s of decoding", found.tokens_per_s, 1),
+        (_rate_name(found), found.tokens_per_s, 1),
         ("cycle, ms", found.cycle_ms, 2),
         ("ms per token of a request", found.ms_per_token, 2),
         ("accept length", found.accept_length, 2),
     ):
         if difference is not None:
             yield name, *_cells(difference, decimals)
+
+
+def _rate_name(found: RunComparison) -> str:
+    several = max(side.groups for side in found.sides) > 1
+    return f"tokens/s of decoding{' per group' if several else ''}"
 
 
 def _cells(difference: Difference, decimals: int) -> tuple[str, str, str]:
@@ -222,6 +236,7 @@ def _phase_row(one: PhaseDifference) -> tuple[str, ...]:
 def _sides(sides: tuple[Side, Side]) -> _Rows:
     """What the cycles themselves say of how the runs differ."""
     facts = [
+        ("groups", [str(side.groups) for side in sides]),
         ("draft steps", [_list(side.steps) for side in sides]),
         ("tokens to verify", [_list(side.draft_tokens) for side in sides]),
         ("timed in mode", [_list([mode.value for mode in side.modes]) for side in sides]),

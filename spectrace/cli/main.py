@@ -19,7 +19,7 @@ from spectrace.cli.export import export
 from spectrace.cli.import_ import import_
 from spectrace.cli.launch import launch
 from spectrace.cli.mode import mode
-from spectrace.cli.output import drop_what_waits, refused
+from spectrace.cli.output import drop_what_waits, harmless, refused
 from spectrace.cli.predict import predict
 from spectrace.cli.record import record
 from spectrace.cli.run_report import report
@@ -109,5 +109,5 @@ def main() -> None:
 def _fail(error: SpectraceError) -> NoReturn:
     drop_what_waits()
     with contextlib.suppress(OSError):
-        typer.echo(f"spectrace: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"spectrace: {' '.join(harmless(str(error)).split())}", err=True)
     sys.exit(error.exit_code)

@@ -25,11 +25,13 @@ from spectrace.cli.screens import LineScreen
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
-from spectrace.store.measured import measure_recording
+from spectrace.model import CycleKind
+from spectrace.store.measured import measure_recording, runs_of
 from spectrace.store.store import CycleStore
 
 _MOST_BYTES = 1_000_000_000
 _FOREVER_S = 1e9  # thirty years
+LEAST_MS, MOST_MS = 0.001, 1e6  # of a plain decode
 LIVE: Any = "30s"  # Any: typer sends a default through the option's parser as well
 
 TargetArgument = Annotated[
@@ -73,7 +75,6 @@ BaselineMsOption = Annotated[
     float | None,
     typer.Option(
         "--baseline-ms",
-        min=0.001,
         metavar="MS",
         help="What a plain decode takes at the batch size that is most common, in ms.",
         show_default=False,
@@ -109,6 +110,19 @@ def measures_of(target: str, *, run_id: str, duration_s: float) -> Measures:
     return _traced(int(target), duration_s)
 
 
+def other_runs(target: str, run_id: str) -> tuple[str, ...]:
+    """The ids of the runs with cycles that a recording has beside one; none of a process.
+
+    Args:
+        target: As of `measures_of`.
+        run_id: The one.
+    """
+    path = Path(target)
+    if target.isdigit() and not path.exists():
+        return ()
+    return tuple(one for one in runs_of(path) if one != run_id)
+
+
 def _traced(pid: int, duration_s: float) -> Measures:
     """Traces a server for a while and measures what came."""
     screen = _QuietScreen(Console(stderr=True))
@@ -135,14 +149,16 @@ def _traced(pid: int, duration_s: float) -> Measures:
 
 
 def baseline_from(path: Path | None) -> Baseline | None:
-    """Plain decode as another recording has it.
+    """Plain decode as another recording has it, of several runs the one with most of it.
 
     Raises:
         SpectraceError: There is no such recording, or it has no plain decode.
     """
     if path is None:
         return None
-    found = baseline_of(strata(measure_recording(path)), Source.RECORDING)
+    plain = runs_of(path, CycleKind.DECODE)
+    measures = measure_recording(path, next(iter(plain), ""))
+    found = baseline_of(strata(measures), Source.RECORDING)
     if found is None:
         raise SpectraceError(
             f"{path} has too few cycles of plain decode for a baseline: record the server without "

@@ -1,4 +1,4 @@
-"""Says in one sentence when what a command writes cannot be written."""
+"""What a command writes: fit for any terminal, and one sentence where it cannot be written."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from spectrace.errors import SpectraceError
 
 _OF_WRITING = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF)
 
 
+def harmless(text: str) -> str:
+    """Text that moves no cursor and rings no bell: names come from servers, and may hold anything.
+
+    Lines stay, other blanks become spaces, and what has no picture of its own is left out, as
+    controls and marks of direction.
+    """
+    if text.isprintable():
+        return text
+    kept = (
+        one if one.isprintable() or one == "\n" else " " if one.isspace() else "" for one in text
+    )
+    return "".join(kept)
+
+
 class OutputConsole(Console):
-    """A console on stdout that raises `BrokenPipeError` where its reader has left."""
+    """A console on stdout for text from anywhere.
+
+    It raises `BrokenPipeError` where its reader has left.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Everything that is printed, of which only rich's own controls reach the terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
     def on_broken_pipe(self) -> NoReturn:
         """Lets the command end as after any error, instead of ending the process here."""

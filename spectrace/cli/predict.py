@@ -13,7 +13,7 @@ import typer
 from spectrace.analysis.acceptance import Setting
 from spectrace.analysis.estimates import exact
 from spectrace.analysis.intervals import Estimate
-from spectrace.analysis.prediction import FORMAT, Prediction, Quantity
+from spectrace.analysis.prediction import FORMAT, Prediction, Quantity, flaw
 from spectrace.analysis.prediction import check as held_against
 from spectrace.analysis.prediction import predict as predicted
 from spectrace.cli.measuring import (
@@ -160,5 +160,11 @@ def read(path: Path) -> Prediction:
         raise SpectraceError(
             f"{path} has version {found.format} of the format and this spectrace reads {FORMAT}: "
             "use the spectrace that wrote it."
+        )
+    wrong = flaw(found)
+    if wrong:
+        raise SpectraceError(
+            f"{path} is damaged ({wrong}): make it anew with `spectrace predict RUN --steps K "
+            "-o FILE --force`."
         )
     return found

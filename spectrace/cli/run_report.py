@@ -13,7 +13,9 @@ from spectrace.analysis.run_report import RunReport
 from spectrace.analysis.run_report import report as analysed
 from spectrace.cli.asked import asked
 from spectrace.cli.measuring import (
+    LEAST_MS,
     LIVE,
+    MOST_MS,
     BaselineMsOption,
     BaselineOption,
     LiveDurationOption,
@@ -21,12 +23,13 @@ from spectrace.cli.measuring import (
     TargetArgument,
     baseline_from,
     measures_of,
+    other_runs,
 )
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption
 from spectrace.cli.run_page import page
 from spectrace.cli.run_table import markdown, render
-from spectrace.cli.run_words import sentences
+from spectrace.cli.run_words import of_other_runs, sentences
 from spectrace.errors import SpectraceError
 from spectrace.store.publish import published, refuse_existing
 
@@ -90,6 +93,13 @@ def report_on(
     """
     if baseline is not None and baseline_ms is not None:
         raise SpectraceError("Give --baseline or --baseline-ms, one of them.", exit_code=2)
+    if baseline_ms is not None and not LEAST_MS <= baseline_ms <= MOST_MS:  # nor what is no number
+        raise SpectraceError(
+            f"--baseline-ms says {baseline_ms:g}: a plain decode takes {LEAST_MS:g} to {MOST_MS:g} "
+            "ms.",
+            exit_code=2,
+        )
+    others: tuple[str, ...] = ()
     if target.startswith(("http://", "https://")):
         if baseline is not None:
             raise SpectraceError(
@@ -101,7 +111,9 @@ def report_on(
         plain = baseline_from(baseline)
         measures = measures_of(target, run_id=run_id, duration_s=duration_s)
         found = analysed(measures, baseline=plain, plain_ms=baseline_ms)
-    return msgspec.structs.replace(found, sentences=sentences(found))
+        others = () if run_id else other_runs(target, found.run.run_id)
+    said = (*sentences(found), *of_other_runs(others))
+    return msgspec.structs.replace(found, sentences=said)
 
 
 def refuse_page(path: Path, *, force: bool) -> None:

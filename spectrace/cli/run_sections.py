@@ -102,6 +102,11 @@ def definitions() -> list[tuple[str, str]]:
     return list(DEFINITIONS.items())
 
 
+def _throughput(found: RunReport) -> str:
+    """The head of a column of throughput."""
+    return "tokens/s per group" if found.groups > 1 else "tokens/s"
+
+
 def _verdict(found: RunReport) -> Section:
     rows = tuple(
         (
@@ -125,7 +130,7 @@ def _verdict(found: RunReport) -> Section:
             "to break even",
             "cycle, ms",
             "plain, ms",
-            "tokens/s",
+            _throughput(found),
             "speed-up",
             "answer",
         ),
@@ -336,7 +341,7 @@ def _what_if(found: RunReport) -> Section:
         for point in found.what_if.points
         if point.batch in shown
     )
-    heads = ("batch", "accept length", "cycle, ms", "tokens/s", "speed-up", "known from")
+    heads = ("batch", "accept length", "cycle, ms", _throughput(found), "speed-up", "known from")
     doubts = {doubt for p in found.what_if.points if p.batch in shown for doubt in p.doubts}
     note = "; ".join(f"{MARKS[doubt]}: {DOUBTS[doubt]}" for doubt in Doubt if doubt in doubts)
     return Section("What other settings would give", f"{note}." if note else "", heads, rows)
@@ -357,7 +362,7 @@ def _best(found: RunReport) -> Section:
     heads = (
         "batch",
         "best",
-        "tokens/s",
+        _throughput(found),
         "gain",
         "adaptive steps",
         "best of these",

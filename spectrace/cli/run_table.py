@@ -10,6 +10,7 @@ from rich.text import Text
 
 from spectrace import __version__
 from spectrace.analysis.run_report import RunReport
+from spectrace.cli.output import harmless
 from spectrace.cli.run_sections import Section, definitions, facts, sections
 
 
@@ -52,7 +53,7 @@ def markdown(found: RunReport) -> str:
     first, *others = found.sentences
     parts = [f"## {plain(first)}", plain(" ".join(others)), _list(facts(found))]
     for section in sections(found):
-        parts += [f"### {section.title}", *([section.note] if section.note else [])]
+        parts += [f"### {plain(section.title)}", *([plain(section.note)] if section.note else [])]
         parts.append(grid(section))
     parts += ["### Words", _list(definitions()), f"spectrace {__version__}"]
     return "\n\n".join(parts) + "\n"
@@ -77,4 +78,4 @@ def plain(text: str) -> str:
     """Text that Markdown takes as it is: names come from servers, and may hold anything."""
     for mark in "\\|*_`<>[]":
         text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
+    return " ".join(harmless(text).split())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.acceptance import PLAIN, Setting
 from spectrace.analysis.costs import SLOWEST, PhaseTimes, Stratum
@@ -77,6 +77,7 @@ _SOURCES = {
     Source.GIVEN: "as given",
     Source.BETWEEN: "between the batch sizes that were measured",
 }
+_SHOWN_RUNS = 5
 _CHANGES = {
     Change.DRAFT: "a faster draft",
     Change.VERIFY: "a verify as cheap as plain decode",
@@ -96,6 +97,22 @@ def sentences(found: RunReport) -> tuple[str, ...]:
         *_crossover(found),
         *(GAPS[gap] for gap in found.gaps),
     )
+
+
+def of_other_runs(run_ids: Sequence[str]) -> Iterator[str]:
+    """That the recording has more than the run that the report is on.
+
+    Args:
+        run_ids: Of the others.
+    """
+    if run_ids:
+        names = ", ".join(run_id[:8] for run_id in run_ids[:_SHOWN_RUNS])
+        more = " and more" if len(run_ids) > _SHOWN_RUNS else ""
+        yield (
+            f"The recording has {numbers.count(len(run_ids))} other "
+            f"run{'' if len(run_ids) == 1 else 's'} ({names}{more}), of which nothing is said "
+            "here: choose one with --run."
+        )
 
 
 def lead(found: RunReport) -> str:
@@ -171,12 +188,12 @@ def _basis(found: RunReport) -> Iterator[str]:
         f"{_reach(main.cycle_ms, 2)} and gives a request {value(main.tokens_per_cycle)} tokens"
     )
     if main.break_even is None or main.plain_ms is None or main.plain_source is None:
-        yield f"{gives}: {value(main.tokens_per_s, 1)} tokens/s."
+        yield f"{gives}: {value(main.tokens_per_s, 1)} tokens/s{_of_one_group(found)}."
         return
     yield (
         f"{gives}; break-even is {value(main.break_even)}, against a plain decode of "
         f"{numbers.milliseconds(main.plain_ms.value)} ({_SOURCES[main.plain_source]}). That is "
-        f"{_difference(main)}."
+        f"{_difference(main)}{_of_one_group(found)}."
     )
     yield from _needed(main)
     if found.verdict.covered < 0.995:  # noqa: PLR2004 - what rounds to all of it
@@ -184,6 +201,10 @@ def _basis(found: RunReport) -> Iterator[str]:
             f"The factor is of {numbers.share(found.verdict.covered)} of the time in speculative "
             "cycles: for the other batch sizes plain decode is not known."
         )
+
+
+def _of_one_group(found: RunReport) -> str:
+    return "" if found.groups < 2 else f" per group, of which there are {found.groups}"  # noqa: PLR2004 - several
 
 
 def _needed(main: BatchVerdict) -> Iterator[str]:

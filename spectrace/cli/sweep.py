@@ -31,6 +31,7 @@ from spectrace.cli.sweep_turn import Means, measure
 from spectrace.cli.sweep_words import render, sentences
 from spectrace.cli.timing_run import Progress
 from spectrace.cli.trace_options import MethodOption, TimingOption, options_of
+from spectrace.hidden import command_without_secrets, text_without_secrets
 from spectrace.store.extract import Extract
 
 _START_TIMEOUT: Any = "30m"  # Any: typer sends a default through the option's parser as well
@@ -101,7 +102,7 @@ def summed_up(
     found, left = [], 0
     for setting in settings:
         turns = [Turn(setting=setting, round=number + 1) for number in range(rounds)]
-        records = [(turn.name, folder.done(turn.name)) for turn in turns]
+        records = [(turn.name, folder.done(turn, command)) for turn in turns]
         left += sum(record is None for _, record in records)
         known = [(name, record) for name, record in records if record is not None]
         if known:
@@ -112,7 +113,7 @@ def summed_up(
     return msgspec.structs.replace(
         report,
         sentences=sentences(report),
-        restart=best.command(command) if best else (),
+        restart=command_without_secrets(best.command(command)) if best else (),
     )
 
 
@@ -124,11 +125,12 @@ def _figures(
         for name, record in turns
         if record.load is not None
     ]
-    found = figures(setting.name, setting.arguments, starts)
+    found = figures(setting.name, command_without_secrets(setting.arguments), starts)
     failed = next((record for _, record in turns if record.failure), None)
     if failed is None:
         return found
-    return msgspec.structs.replace(found, failure=failed.failure, last_lines=failed.last_lines)
+    said = map(text_without_secrets, (failed.failure, *failed.last_lines))
+    return msgspec.structs.replace(found, failure=next(said), last_lines=tuple(said))
 
 
 def _measured(file: Path, load: LoadResult) -> Measured:
@@ -313,13 +315,16 @@ def _words(command: str) -> list[str]:
 
 def _run(folder: SweepFolder, turns: Sequence[Turn], means: Means, progress: Progress) -> bool:
     """Runs what is not done yet; gives whether somebody stopped it."""
+    for turn in turns:
+        folder.done(turn, means.command)  # which refuses another setting of that name, at once
     ring_file.sweep()  # what a killed spectrace and then a killed server left behind
     with stop_on_signals() as stop:
         left = folder.clean()
-        if left is not None:
-            progress.note(f"Ended the server of a sweep that was killed here (process {left}).")
+        if left:
+            which = " and ".join(map(str, left))
+            progress.note(f"Ended what a sweep that was killed here left running ({which}).")
         for place, turn in enumerate(turns, 1):
-            before = folder.done(turn.name)
+            before = folder.done(turn, means.command)
             head = f"{turn.name} ({place} of {len(turns)})"
             if before is not None and not before.failure:
                 progress.note(f"{head}: is there already.")

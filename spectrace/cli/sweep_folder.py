@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from spectrace.attach.launched import end_what_was_left
 from spectrace.cli.sweep_load import LoadResult
 from spectrace.cli.sweep_settings import Setting
 from spectrace.errors import SpectraceError
+from spectrace.hidden import command_without_secrets
 from spectrace.store.lock import FILE as LOCK
 from spectrace.store.lock import OwnerLock
 
@@ -116,9 +118,17 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: tuple[str, ...] = ()
 
 
-class _Running(msgspec.Struct, frozen=True, kw_only=True):
+class _Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process, which its time of birth tells from a later one with the same id."""
+
     pid: int
     created_s: float
+
+
+class _Running(_Process, frozen=True, kw_only=True):
+    """The server, and the load where it is a command."""
+
+    load: _Process | None = None
 
 
 class SweepFolder:
@@ -190,13 +200,32 @@ class SweepFolder:
         """What its load said."""
         return self.path / f"{name}.load.log"
 
-    def done(self, name: str) -> TurnRecord | None:
-        """What came of a turn; None where it has not come to an end, or its recording is gone."""
-        file = self.path / f"{name}.json"
+    def done(self, turn: Turn, command: Sequence[str]) -> TurnRecord | None:
+        """What came of a turn; None where it has not come to an end, or its recording is gone.
+
+        Args:
+            turn: The turn.
+            command: What starts the server, before the setting changes it.
+
+        Raises:
+            SpectraceError: What was measured under its name was another setting.
+        """
+        file = self.path / f"{turn.name}.json"
         if not file.exists():
             return None
         record = _read(file, TurnRecord)
-        return record if record.failure or self.recording(name).exists() else None
+        asked = turn.setting.command(command)
+        if record.setting == turn.setting and record.command == asked:
+            is_whole = record.failure or self.recording(turn.name).exists()
+            return record if is_whole else None
+        if record.failure:  # nothing was measured that could be taken for this
+            return None
+        raise SpectraceError(
+            f"The setting {turn.setting.name} was measured in {self.path} with "
+            f"{_words(record.setting, record.command)}, and is now "
+            f"{_words(turn.setting, asked)}: give it another name, delete {file} to measure it "
+            "anew, or name another folder with -o."
+        )
 
     def finish(self, name: str, record: TurnRecord) -> None:
         """Writes down what came of a turn, which is then done."""
@@ -217,11 +246,11 @@ class SweepFolder:
         """Where its recording stands until the turn has come to a good end."""
         return self.path / f"{name}{_UNFINISHED}"
 
-    def clean(self) -> int | None:
-        """Ends the server and removes the pieces that a sweep has left here which was killed.
+    def clean(self) -> tuple[int, ...]:
+        """Ends and removes what a sweep that was killed has left: server, load, and pieces.
 
         Returns:
-            The server's process, None where none was left.
+            The processes of the server and its load, as far as they were left.
         """
         for left in self.path.glob(".spectrace-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -229,11 +258,15 @@ class SweepFolder:
             left.unlink(missing_ok=True)
         file = self.path / _RUNNING
         if not file.exists():
-            return None
+            return ()
         running = _read(file, _Running)
-        was_there = end_what_was_left(running.pid, running.created_s)
+        ended = tuple(
+            one.pid
+            for one in (running.load, running)
+            if one is not None and end_what_was_left(one.pid, one.created_s)
+        )
         file.unlink(missing_ok=True)
-        return running.pid if was_there else None
+        return ended
 
     @contextmanager
     def running(self, pid: int) -> Iterator[None]:
@@ -245,6 +278,23 @@ class SweepFolder:
             yield
         finally:
             file.unlink(missing_ok=True)
+
+    def loaded_by(self, pid: int | None) -> None:
+        """Notes the load of the server that runs, likewise.
+
+        Args:
+            pid: The first process of its group; None where the load is no command.
+        """
+        file = self.path / _RUNNING
+        if pid is None or not file.exists():
+            return
+        with contextlib.suppress(psutil.Error):  # it has ended at once
+            load = _Process(pid=pid, created_s=psutil.Process(pid).create_time())
+            _write(file, msgspec.structs.replace(_read(file, _Running), load=load))
+
+
+def _words(setting: Setting, command: Sequence[str]) -> str:
+    return shlex.join(command_without_secrets(setting.arguments or command))
 
 
 def _is_ours(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -15,8 +16,10 @@ from typing import IO, Any, Protocol
 import msgspec
 import requests
 
+from spectrace.attach.launched import end_group
 from spectrace.cli.sweep_prompts import Prompt
 from spectrace.errors import SpectraceError
+from spectrace.hidden import command_without_secrets, text_without_secrets
 
 _ANSWER_S = 1800.0  # one answer may take a while behind a queue
 _HEALTH_S = 5.0
@@ -48,6 +51,10 @@ class Load(Protocol):
 
     def start(self) -> None:
         """Begins; returns at once."""
+
+    @property
+    def pid(self) -> int | None:
+        """The first process of its group; None where it has none of its own."""
 
     @property
     def over(self) -> bool:
@@ -115,6 +122,11 @@ class HttpLoad:
             self._begin_ns = time.time_ns()
         for thread in self._threads:
             thread.start()
+
+    @property
+    def pid(self) -> None:
+        """It has no process of its own."""
+        return
 
     @property
     def over(self) -> bool:
@@ -229,6 +241,11 @@ class CommandLoad:
             self._process = _started(self._command, self._url, output)
 
     @property
+    def pid(self) -> int | None:
+        """The first process of its group, once it was started."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def over(self) -> bool:
         """It has ended."""
         if self._process is None or self._process.poll() is None:
@@ -241,14 +258,11 @@ class CommandLoad:
         return f"the load runs for {(time.time_ns() - self._begin_ns) / _NS_PER_S:.0f} s"
 
     def stop(self) -> None:
-        """Ends it by SIGTERM, and by force where that does not help."""
-        if self._process is None or self._process.poll() is not None:
+        """Ends it and all that it started: by SIGTERM, and by force where that does not help."""
+        if self._process is None:
             return
-        self._process.terminate()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        end_group(self._process.pid, _END_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
 
     def result(self) -> LoadResult:
@@ -259,9 +273,9 @@ class CommandLoad:
         """
         status = self._process.returncode if self._process else None
         if status != 0:
+            shown = shlex.join(command_without_secrets(self._command))
             raise SpectraceError(
-                f"The load {shlex.join(self._command)} ended with status {status}: its output "
-                f"is in {self._output}."
+                f"The load {shown} ended with status {status}: its output is in {self._output}."
             )
         edge_ns = (self._end_ns - self._begin_ns) // 10
         return LoadResult(begin_ns=self._begin_ns + edge_ns, end_ns=self._end_ns - edge_ns)
@@ -309,7 +323,7 @@ def _why(error: Exception) -> str:
     response = getattr(error, "response", None)
     if response is not None:
         return f"status {response.status_code}, {response.text[:200].strip()!r}"
-    return f"{type(error).__name__}, {str(error)[:200]}"
+    return f"{type(error).__name__}, {text_without_secrets(str(error))[:200]}"
 
 
 LoadMaker = Callable[[str, Path], Load]

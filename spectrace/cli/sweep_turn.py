@@ -22,7 +22,9 @@ from spectrace.cli.sweep_load import Load, LoadMaker, LoadResult, is_healthy, is
 from spectrace.cli.sweep_settings import Setting
 from spectrace.cli.timing_run import Progress
 from spectrace.errors import SpectraceError
+from spectrace.hidden import text_without_secrets
 from spectrace.model import CycleKind, Run
+from spectrace.shown import address, words
 from spectrace.store.extract import Extract
 
 _POLL_S = 0.05
@@ -30,6 +32,7 @@ _LOOK_S = 0.25
 _GRACE_S = 30.0
 _AFTERMATH_S = 2.0  # a server whose rank has died takes a moment to end itself
 _LAST_LINES = 12
+_LINE = 1000  # characters of one
 _SHOW_S = 1.0
 
 
@@ -68,8 +71,8 @@ def measure(
     """
     if is_taken(means.url):
         raise SpectraceError(
-            f"Somebody answers at {means.url} already, where the sweep's own server is to: end "
-            "that one, or give the command another --port."
+            f"Somebody answers at {address(means.url)} already, where the sweep's own server is "
+            "to: end that one, or give the command another --port."
         )
     folder.forget(turn.name)
     command = turn.setting.command(means.command)
@@ -87,7 +90,9 @@ def measure(
                 server.stop(_GRACE_S)
     except SpectraceError as error:
         record = replace(
-            record, failure=str(error), last_lines=last_lines(folder.server_log(turn.name))
+            record,
+            failure=text_without_secrets(str(error)),
+            last_lines=last_lines(folder.server_log(turn.name)),
         )
     if stop.requested and (record.failure or record.load is None):
         folder.forget(turn.name)
@@ -142,7 +147,7 @@ class _Attempt:
                 return server.find() or run  # ranks may have come since
             if time.monotonic() > deadline_s:
                 raise SpectraceError(
-                    f"The server gave no answer at {self._means.url} within "
+                    f"The server gave no answer at {address(self._means.url)} within "
                     f"{self._means.start_timeout_s:.0f} s: give it more time with "
                     "--start-timeout, or its address with --url."
                 )
@@ -160,6 +165,7 @@ class _Attempt:
             with session:
                 load.start()
                 try:
+                    self._folder.loaded_by(load.pid)
                     while not (load.over or self._stop.requested):
                         session.poll()
                         if server.exit_code is not None:
@@ -229,9 +235,9 @@ def _ended(server: Launched, when: str) -> SpectraceError:
 
 
 def last_lines(log: Path) -> tuple[str, ...]:
-    """What a server said last; empty lines and bars of progress are left out."""
+    """What a server said last, clean and without secrets; no empty lines, no bars of progress."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65_536))
         text = file.read().decode(errors="replace")
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and "\r" not in line]
-    return tuple(lines[-_LAST_LINES:])
+    return tuple(words(text_without_secrets(line), _LINE) for line in lines[-_LAST_LINES:])

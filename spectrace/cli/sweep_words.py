@@ -17,6 +17,7 @@ from spectrace.cli.figures import listed
 from spectrace.cli.sweep_settings import PLAIN
 from spectrace.cli.timing_table import with_reach
 from spectrace.cli.timing_words import percent
+from spectrace.hidden import HIDDEN
 
 _BUSY = 0.9  # below, the load leaves the server without work
 
@@ -137,7 +138,9 @@ def render(found: SweepReport) -> RenderableType:
             parts += [Text(""), Text(f"{one.name} said last:")]
             parts += [Text(f"  {line}", style="dim") for line in one.last_lines]
     if found.restart:
-        parts += [Text(""), Text("Restart with:"), Text(f"  {shlex.join(found.restart)}")]
+        hidden = any(HIDDEN in word for word in found.restart)
+        with_what = f"Restart with{f' ({HIDDEN}: as you gave it)' if hidden else ''}:"
+        parts += [Text(""), Text(with_what), Text(f"  {shlex.join(found.restart)}")]
     return Group(*parts)
 
 

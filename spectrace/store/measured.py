@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
-from spectrace.model import Run
+from spectrace.model import CycleKind, Run
 from spectrace.store.database import Database
 from spectrace.store.measure import measure
 from spectrace.store.recording import files_of
@@ -28,24 +29,53 @@ def measure_recording(path: Path, run_id: str = "", sample: int = SAMPLE) -> Mea
     Raises:
         SpectraceError: There is no such recording or run, or it has no cycles.
     """
+    with _opened(path) as (database, names):
+        return measure(database, names, _chosen_run(database, names, path, run_id), sample)
+
+
+def runs_of(path: Path, kind: CycleKind | None = None) -> dict[str, int]:
+    """The ids of the runs of a recording with their cycles, the one with the most first.
+
+    Args:
+        path: As of `measure_recording`.
+        kind: Cycles of this kind alone; of any kind if not given. Runs without any are left out.
+
+    Raises:
+        SpectraceError: There is no such recording.
+    """
+    with _opened(path) as (database, names):
+        return dict(_cycles(database, names, kind).most_common())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Database, list[str]]]:
+    """A recording, with the names of its parts."""
     files = files_of(path)
     database = Database(files[0].parent, roomy=True)
     try:
         names = [f"part_{number}" for number in range(len(files))]
         for file, name in zip(files, names, strict=True):
             database.attach(file, name, read_only=True)
-        return measure(database, names, _chosen_run(database, names, path, run_id), sample)
+        yield database, names
     finally:
         database.close()
 
 
-def _chosen_run(database: Database, names: Sequence[str], path: Path, run_id: str) -> Run:
+def _cycles(
+    database: Database, names: Sequence[str], kind: CycleKind | None = None
+) -> Counter[str]:
     counts: Counter[str] = Counter()
+    where, values = ("", []) if kind is None else ("WHERE kind = ?", [kind.value])
     for name in names:
         columns = database.columns(
-            f"SELECT run_id, count(*) AS cycles FROM {name}.cycles GROUP BY run_id", []
+            f"SELECT run_id, count(*) AS cycles FROM {name}.cycles {where} GROUP BY run_id", values
         )
         counts.update(dict(zip(columns["run_id"], columns["cycles"].tolist(), strict=True)))
+    return counts
+
+
+def _chosen_run(database: Database, names: Sequence[str], path: Path, run_id: str) -> Run:
+    counts = _cycles(database, names)
     known = {run.run_id: run for name in names for run in database.runs(name)}
     fitting = [key for key in known if key.startswith(run_id)]
     if not fitting:

@@ -148,7 +148,7 @@ def test_after_a_kill_the_server_that_was_left_is_ended_and_all_is_measured(
     sweep: Sweep, whole: Result
 ) -> None:
     """Each turn has a recording that opens, and none is left to do."""
-    assert "Ended the server of a sweep that was killed here" in whole.notes
+    assert "Ended what a sweep that was killed here left running" in whole.notes
     assert whole.found["left"] == 0
     assert sweep.servers() == []
     for name in ("plain.1", "5-steps.1"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import xml.etree.ElementTree as ET
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from spectrace.cli.run_words import sentences
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, CycleKind, PhaseName, RequestRow
 from spectrace.server.open import open_page_of_recording
+from spectrace.store.store import CycleStore
 from tests.helpers import long_recording
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
@@ -233,3 +235,36 @@ def test_where_no_page_is_it_is_said() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(SpectraceError, match="No spectrace answers"):
         said("report", url)
+
+
+@pytest.fixture(scope="module")
+def of_two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 210 speculative cycles, and one of 110 plain ones."""
+    path = tmp_path_factory.mktemp("two") / "two.spectrace"
+    other = replace(run_of(1), run_id="ab" * 16)
+    with closing(CycleStore(path.with_name("store"), retain_s=1e9, max_bytes=1 << 30)) as kept:
+        kept.put_run(run_of(1))
+        kept.put_run(other)
+        kept.add([cycle_of(number, 1) for number in range(FIRST + 200)])
+        kept.add([replace(plain(n), run_id=other.run_id) for n in range(FIRST + 100)])
+        kept.save(path)
+    return path
+
+
+def test_a_report_says_that_the_recording_has_other_runs(of_two_runs: Path) -> None:
+    """By the start of their ids; not where one was chosen."""
+    assert "has 1 other run (abababab)" in said("report", of_two_runs)
+    assert "other run" not in said("report", of_two_runs, "--run", "0123")
+
+
+def test_a_baseline_is_of_the_run_that_has_plain_decode(of_two_runs: Path) -> None:
+    """Also where another run of that recording has more cycles: 3.5 tokens in 10 ms against 5."""
+    found = json.loads(said("report", of_two_runs, "--json", "--baseline", of_two_runs))
+    assert found["verdict"]["speed_up"]["value"] == pytest.approx(1.75, rel=0.001)
+
+
+@pytest.mark.parametrize("given", ["inf", "nan", "1e300", "0", "-1"])
+def test_a_baseline_that_nothing_takes_is_refused(recording: Path, given: str) -> None:
+    """With what it may be."""
+    with pytest.raises(SpectraceError, match=r"--baseline-ms says .*: .* 0\.001 to 1e\+06 ms"):
+        said("report", recording, "--baseline-ms", given)

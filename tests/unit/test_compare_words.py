@@ -127,3 +127,14 @@ def test_a_recording_that_is_not_there_is_named(tmp_path: Path, name: str) -> No
     """As everywhere."""
     done = CliRunner().invoke(app, ["compare", str(tmp_path / name), str(tmp_path / name)])
     assert name in str(done.exception)
+
+
+def test_throughput_of_several_groups_is_that_of_one() -> None:
+    """With how many each run has; nothing of that where each has one."""
+    before, after = story()
+    found = compared(NAMES, (before, replace(after, groups=("DP0", "DP1"))))
+    assert "of decoding per group, of which they have 1 and 2, than" in " ".join(found.sentences)
+    assert "| tokens/s of decoding per group |" in markdown(found)
+    assert "| groups | 1 | 2 |" in markdown(found)
+    alone = compared(NAMES, (before, after))
+    assert "group" not in markdown(alone)

@@ -19,11 +19,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {"store"},  # the public face, which imports it when it is called
     "model": set(),
     "measures": {"model"},
+    "hidden": set(),
     "probe": set(),
     "loop": {"probe"},
     "plugin": {"probe"},
     "collect": {"model", "probe.layout"},
-    "analysis": {"model", "measures"},
+    "analysis": {"model", "measures", "hidden"},
     "attach": {"model", "collect", "probe.layout", "probe.engines"},
     "otlp": {"model"},
     "store": {"model", "measures"},
@@ -32,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"model", "measures", "otlp", "store", "analysis", "attach", "metrics"},
     "cli": {
         *("model", "measures", "collect", "analysis", "attach", "store", "server", "metrics"),
+        "hidden",
         "importing",
         "shown",
         "probe.layout",

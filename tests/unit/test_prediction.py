@@ -9,6 +9,7 @@ import pytest
 
 from spectrace.analysis.acceptance import Setting
 from spectrace.analysis.estimates import exact
+from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.prediction import Check, Held, Prediction, Quantity, check, predict
 from spectrace.analysis.run_report import RunReport, report
 from spectrace.cli.predict import assumption_option, read
@@ -166,3 +167,48 @@ def test_what_is_no_assumption_is_refused(text: str) -> None:
     """Names that are not known, and values that cannot be."""
     with pytest.raises(Exception, match="no assumption"):
         assumption_option(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "value", "high", "says"),
+    [
+        (Quantity.ACCEPT_LENGTH, None, 0.0, None, "accept_length is 0"),
+        (Quantity.ACCEPT_LENGTH, -5.0, -5.0, -5.0, "accept_length is -5"),
+        (Quantity.ACCEPT_LENGTH, 9.0, 2.0, 1.0, "interval of accept_length ends, at 1, before"),
+        (Quantity.VERIFY_MS, None, 1e308, None, r"verify_ms is 1e\+308"),
+        (Quantity.DRAFT_MS, -1e308, 1.0, 1e308, "draft_ms is 1, which"),
+        (Quantity.PLAIN_MS, None, 0.0, None, "plain_ms is 0"),
+        ("cycle_ms", None, 0.0, None, "cycle_ms is 0"),
+        ("cycle_ms", None, 1e308, None, r"cycle_ms is 1e\+308"),
+    ],
+)
+def test_a_damaged_prediction_is_refused(  # noqa: PLR0913, PLR0917 - the columns of the table
+    tmp_path: Path,
+    name: str,
+    low: float | None,
+    value: float,
+    high: float | None,
+    says: str,
+) -> None:
+    """With the figure that is wrong, and how to make another."""
+    expected, _ = story()
+    wrong = Estimate(value=value, low=low, high=high)
+    if name == "cycle_ms":
+        damaged = msgspec.structs.replace(expected, cycle_ms=wrong)
+    else:
+        said = expected.assumptions | {Quantity(name): wrong}
+        damaged = msgspec.structs.replace(expected, assumptions=said)
+    path = tmp_path / "prediction.json"
+    path.write_bytes(msgspec.json.encode(damaged))
+    with pytest.raises(SpectraceError, match=f"damaged.*{says}.*--force"):
+        read(path)
+
+
+def test_a_prediction_without_an_accept_length_is_refused(tmp_path: Path) -> None:
+    """By the name of what is missing."""
+    expected, _ = story()
+    said = {k: v for k, v in expected.assumptions.items() if k is not Quantity.ACCEPT_LENGTH}
+    path = tmp_path / "prediction.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(expected, assumptions=said)))
+    with pytest.raises(SpectraceError, match="accept_length is missing"):
+        read(path)

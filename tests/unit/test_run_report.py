@@ -13,6 +13,8 @@ from spectrace.analysis.run_report import Gap, report, without_secrets
 from spectrace.analysis.speculation import cap, padding_waste
 from spectrace.analysis.verdict import Answer, Baseline, Change, Source, baseline_of
 from spectrace.analysis.what_if import Doubt
+from spectrace.cli.run_sections import sections
+from spectrace.cli.run_words import sentences
 from spectrace.model import Lane, TimingMode
 from tests.helpers.recorded import run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
@@ -365,3 +367,33 @@ def test_a_report_keeps_secrets_of_the_command_line() -> None:
     command = ("python", "--api-key", "abc", "--admin-api-key=def", "--tokenizer-path", "/m")
     shown = without_secrets(replace(run_of(), command=command)).command
     assert shown == ("python", "--api-key", "…", "--admin-api-key=…", "--tokenizer-path", "/m")
+
+
+def test_drafts_that_are_looked_up_have_no_steps() -> None:
+    """As NGRAM's, in one chain: how many drafts there were is not known, the rest is."""
+    measures = simulated([Stretch(500, 5), Stretch(200, 0)])
+    for columns in (measures.cycles, measures.cycle_counts, measures.row_counts):
+        columns["steps"][:] = 0
+    found = report(measures)
+    assert found.acceptance[0].draft_acceptance_rate is None
+    assert found.acceptance[0].setting.draft_tokens == 6
+    assert found.verdict.by_batch[0].setting.steps == 0
+
+
+def test_a_graph_may_be_said_to_be_of_any_size() -> None:
+    """A sender's number takes no memory: most cycles ran in a graph for 2^40 requests."""
+    measures = simulated([Stretch(500, 5)])
+    measures.cycles["padded_batch"][:300] = 1 << 40
+    assert report(measures).strata[0].padded_batch == 1 << 40
+
+
+def test_throughput_of_several_groups_is_that_of_one() -> None:
+    """Two groups of data parallelism: words and tables say so, and how many there are."""
+    alone = simulated([Stretch(500, 5), Stretch(200, 0)])
+    both = replace(alone, groups=("DP0", "DP1"))
+    found = report(both)
+    assert found.groups == 2
+    assert " per group, of which there are 2." in " ".join(sentences(found))
+    assert "tokens/s per group" in sections(found)[0].heads
+    assert "per group" not in " ".join(sentences(report(alone)))
+    assert "tokens/s" in sections(report(alone))[0].heads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from spectrace.cli.sweep_load import CommandLoad, HttpLoad, Load, is_healthy, is_taken
@@ -193,6 +196,23 @@ def test_a_command_is_a_load_until_it_ends(tmp_path: Path) -> None:
     assert found.tokens_per_s is None
     assert found.begin_ns > begin + 0.02e9
     assert found.end_ns - found.begin_ns > 0.8 * 0.2e9
+
+
+def test_all_processes_of_a_command_are_ended(tmp_path: Path) -> None:
+    """Those that a shell has started too, also where the shell itself has gone."""
+    for number, command in enumerate(("sleep 60 & echo $!; sleep 61; true", "sleep 60 & echo $!")):
+        log = tmp_path / str(number)
+        load = CommandLoad(f"bash -c {shlex.quote(command)}", "u", log)
+        load.start()
+        deadline = time.monotonic() + TIMEOUT_S
+        while not log.read_text().endswith("\n"):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        child = psutil.Process(int(log.read_text()))
+        load.stop()
+        assert load.over
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_command_that_fails_is_named_with_its_output(tmp_path: Path) -> None:
