@@ -7,8 +7,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -78,23 +79,33 @@ def compare(pid: int, *options: str) -> subprocess.Popen[str]:
     return process
 
 
-def end(process: subprocess.Popen[str]) -> str:
+def end(process: subprocess.Popen[str], said: Future[tuple[str, str]] | None = None) -> str:
     """Has a command end by Ctrl-C, and gives what it said."""
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=TIMEOUT_S)
+    output, errors = said.result() if said else process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, errors
     return output
+
+
+def hear(process: subprocess.Popen[str]) -> Future[tuple[str, str]]:
+    """Reads what a command says from now on: where its pipe is full, a line breaks off."""
+    said: Future[tuple[str, str]] = Future()
+    Thread(
+        target=lambda: said.set_result(process.communicate(timeout=TIMEOUT_S)), daemon=True
+    ).start()
+    return said
 
 
 def test_who_had_control_finds_the_server_timed_as_before(worker: FakeWorker) -> None:
     """It is broken off where mode off is asked for; soon all cycles are in mode host."""
     first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")
     first_line_with(first, '"final":false')
+    said = hear(first)
     end(compare(worker.pid, "--take-control"))
     until_timed([worker.pid], ["host"])
     time.sleep(_BEHIND_A_SWITCH_S)
     assert mode_of(worker.pid) == "host"
-    last = json.loads(end(first).splitlines()[-1])
+    last = json.loads(end(first, said).splitlines()[-1])
     assert last["session"]["lost_records"] == 0
     assert not ring_file.ring_path(worker.pid).exists()
 
@@ -104,12 +115,13 @@ def test_who_came_meanwhile_finds_the_server_timed_as_at_first(worker: FakeWorke
     comparing = compare(worker.pid)
     late = start("attach", str(worker.pid), "--no-page", "--json")
     first_line_with(late, '"final":false')
+    said = hear(late)
     until_asked([worker.pid], Mode.OFF)
     assert "left to" in " ".join(end(comparing).split())
     until_timed([worker.pid], ["device"])
     time.sleep(_BEHIND_A_SWITCH_S)
     assert mode_of(worker.pid) == "device"
-    assert json.loads(end(late).splitlines()[-1])["session"]["controls"]
+    assert json.loads(end(late, said).splitlines()[-1])["session"]["controls"]
 
 
 def test_who_takes_control_is_left_alone(worker: FakeWorker) -> None:
