@@ -30,11 +30,12 @@ server-setup: setup
 	$(BIN)/python examples/sglang_cpu/install.py
 	.venv-sglang/bin/python examples/sglang_cpu/make_models.py
 
-# gdb, and a Python that has sys.remote_exec, to test these ways in.
+# A gdb that knows this processor, and a Python that has sys.remote_exec, to test these ways in.
 tools-setup: setup
 	command -v gdb >/dev/null || { $(APT) update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq gdb >/dev/null; }
 	$(BIN)/python tests/newest_python.py
+	$(BIN)/python tests/newest_gdb.py
 
 # Third parties, to see what they make of what is ours: one that stores spans, and Prometheus. And
 # what the real server needs to trace its requests itself, apart from its environment.
@@ -98,4 +99,4 @@ screenshots: page server-setup browser-setup
 
 clean:
 	rm -rf .venv .venv-sglang .venv-sglang-old .venv-torch .run ui/node_modules spectrace/server/page examples/sglang_cpu/.models
-	rm -rf .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .gdb

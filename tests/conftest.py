@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,14 @@ from examples.sglang_cpu.load import Answer, generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.probe.engines import sglang_releases, sglang_rows
 from tests.helpers import command
+from tests.newest_gdb import with_newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
+
+os.environ["PATH"] = with_newest(os.environ["PATH"])
 
 REQUESTS = 24
 TOKENS = 24

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from spectrace.attach import procfs, ptrace
-from spectrace.attach.ways import WayClosed
+from spectrace.attach.sleeping_child import sleeping_child
+from spectrace.attach.ways import PTRACE_MACHINE, WayClosed
 from spectrace.errors import SpectraceError
 
 T = TypeVar("T")
@@ -134,7 +135,7 @@ class Debugger:
         said = " ".join((found[1] if found else answer).replace("\\n", " ").split())
         if "not permitted" in said:
             return ptrace.not_permitted(self._pid)
-        return SpectraceError(f"gdb could not attach to process {self._pid}: {said}")
+        return SpectraceError(f"gdb failed with process {self._pid} in hand: {said}")
 
 
 @contextlib.contextmanager
@@ -164,11 +165,12 @@ def operate(pid: int, work: Callable[[Debugger], T]) -> tuple[T, int]:
         What `work` returned, and for how long the process stood at most, in ns.
 
     Raises:
-        WayClosed: There is no gdb here.
+        WayClosed: There is no gdb here, or none that is equal to this processor.
         SpectraceError: gdb cannot stop it, the process is paused, or a call failed.
     """
     if procfs.status(pid)["State"].startswith("T"):
         raise ptrace.paused(pid)
+    rehearse()
     with _started(pid) as gdb:
         debugger = Debugger(pid, gdb)
         began_ns = debugger.attach()
@@ -177,6 +179,40 @@ def operate(pid: int, work: Callable[[Debugger], T]) -> tuple[T, int]:
         finally:
             debugger.detach()
         return result, time.monotonic_ns() - began_ns
+
+
+def rehearse() -> None:
+    """Has gdb call a function in a child of ours, before it does so in a server.
+
+    gdb up to 13 does not know processors with AMX: it cannot write their registers, notices in
+    the midst of a call, and the process dies of it.
+
+    Raises:
+        WayClosed: There is no gdb here, or it harmed the child.
+    """
+    wrong = ""
+    with sleeping_child() as child:
+        try:
+            with _started(child.pid) as gdb:
+                debugger = Debugger(child.pid, gdb)
+                debugger.attach()
+                if debugger.call(child.getpid, timeout_s=None) != child.pid:
+                    wrong = "a function gave another result"
+                debugger.detach()
+        except WayClosed:
+            raise
+        except SpectraceError as error:
+            wrong = str(error)
+        finally:
+            unharmed = child.wakes_well()
+    if unharmed and not wrong:
+        return
+    other = ", or use --method ptrace" if platform.machine() == PTRACE_MACHINE else ""
+    raise WayClosed(
+        "The gdb of this machine would harm the server: tried on a process of spectrace's own, "
+        f"it failed there ({(wrong or 'the process did not survive').rstrip('.')}). Install a gdb "
+        f"that is not older than the processor (14 or newer for one with AMX){other}."
+    )
 
 
 @contextlib.contextmanager

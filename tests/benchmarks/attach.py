@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from examples.sglang_cpu.server import PYTHON, CpuServer, ServerOptions
 from spectrace.attach.ways import Method
 from tests.helpers.attach_rounds import attach_often
 from tests.helpers.plugin_site import plugin_site
+from tests.newest_gdb import with_newest
 
 ROOT = Path(__file__).parents[2]
 INJECTING = (Method.PTRACE, Method.GDB)  # of the ways, those that this machine's server allows
@@ -59,6 +61,7 @@ def dormant_ns(site: Path) -> float:
 
 def main() -> int:
     """Run the command line; return the exit status."""
+    os.environ["PATH"] = with_newest(os.environ["PATH"])
     names = [method.value for method in (Method.PLUGIN, *INJECTING)]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=50)

@@ -14,6 +14,7 @@ import pytest
 from spectrace.attach import elf, handle, inject, leave, ring_file, ways
 from spectrace.attach.ways import Method, Way
 from spectrace.errors import SpectraceError
+from tests import newest_gdb
 from tests.helpers.stress import one_of_each_way, stress
 from tests.integration.attach_targets import (
     BUSY,
@@ -126,6 +127,54 @@ def test_without_gdb_its_way_is_closed(tmp_path: Path, monkeypatch: pytest.Monke
         attach(process, Method.GDB)
 
 
+A_GDB = r"""#!{python}
+# Does as gdb's machine interface, up to the call of a function in the process that it is given.
+import os, signal, sys
+pid = 0
+for line in sys.stdin:
+    answer = "^done"
+    if "-target-attach" in line:
+        pid = int(line.split()[1])
+        print(pid, file=open({seen!r}, "a"))
+    if "-data-evaluate-expression" in line:
+        {answer}
+    print("7" + answer, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("answer = '^error,msg=\"Couldn\\'t write extended state\"'", "extended state"),
+        ("answer = '^done,value=\"1\"'", "another result"),
+        (
+            "os.kill(pid, signal.SIGKILL); answer = f'^done,value=\"{pid}\"'",
+            "did not survive",
+        ),
+    ],
+    ids=["does not know the processor", "calls wrongly", "kills"],
+)
+def test_a_gdb_that_does_harm_is_not_let_at_the_server(
+    answer: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried on a process of ours, and what it does there is told; the server stays out."""
+    seen = tmp_path / "seen"
+    program = tmp_path / "gdb"
+    text = A_GDB.replace("{python}", sys.executable).replace("{seen!r}", repr(str(seen)))
+    program.write_text(text.replace("{answer}", answer))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with running(BUSY, str(tmp_path / "finish"), "0") as process:
+        with pytest.raises(SpectraceError, match=f"would harm the server.*{why}"):
+            attach(process, Method.GDB)
+        (tried,) = map(int, seen.read_text().split())
+        assert tried != process.pid
+        assert not Path(f"/proc/{tried}").exists()
+        assert not ring_file.ring_path(process.pid).exists()
+        (tmp_path / "finish").touch()
+        assert process.wait(20) == 0
+
+
 def test_gdb_waits_for_a_blocked_process_no_longer_than_asked() -> None:
     """A main thread that holds the GIL in native code takes nothing in, and goes on unharmed."""
     code = (
@@ -179,5 +228,6 @@ def test_the_best_way_comes_first(
 
 
 def test_all_tools_are_here() -> None:
-    """On a machine that has run `make tools-setup` no way goes untested for want of gdb."""
+    """On a machine that has run `make tools-setup` no way goes untested for want of a good gdb."""
     assert shutil.which("gdb")
+    assert not newest_gdb.fault()
