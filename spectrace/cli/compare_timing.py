@@ -45,6 +45,13 @@ _PRECISE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _MOST_PRECISION = 0.5
 _KEPT_THE_PROBE = 1
 _ASK_S = 0.05
+_NS_PER_S = 1_000_000_000
+_ENDS = {  # but the death of the server, of which more is known
+    ComparisonEnd.TAKEN_OUT: "Somebody took the probe out before the end.",
+    ComparisonEnd.PROBE_FAILED: "The probe failed before the end.",
+    ComparisonEnd.LOST_CONTROL: "Another spectrace took control of the server before the end.",
+    ComparisonEnd.SWITCHED: "Somebody asked for another mode before the end.",
+}
 _NO_MATTER = 0.01  # of a cycle: mixed phases are not worth a word
 
 
@@ -98,6 +105,7 @@ class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
         worker: Class of the worker.
         device: Such as `cuda`.
         seed: Of the order of blocks.
+        ended_unix_ns: When it was over.
         duration_s: How long it took.
         end: Why it ended, if not by itself: see `timing_run.ComparisonEnd`.
         comparison: What was found.
@@ -109,6 +117,7 @@ class TimingResult(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     device: str
     seed: int
+    ended_unix_ns: int
     duration_s: float
     end: ComparisonEnd | None
     comparison: Comparison
@@ -130,8 +139,9 @@ class Sync:
 def page_of(result: TimingResult) -> str:
     """The result as a page."""
     parts = (result.engine, result.worker, result.device, f"process {result.server_pid}")
-    took = f"{result.duration_s:.0f} s"
-    server = " · ".join(part for part in (*parts, took) if part)
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(result.ended_unix_ns / _NS_PER_S))
+    made = (when, f"{result.duration_s:.0f} s", f"seed {result.seed}")
+    server = " · ".join(part for part in (*parts, *made) if part)
     return page(result.comparison, server, msgspec.json.encode(result))
 
 
@@ -286,6 +296,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     for line in (*stall_lines(tuple(session.stall()), over=True), *how, *removal_lines(living)):
         progress.note(line)
     found = timing.result()
+    cut_off = ComparisonEnd(end.value) if end is not None else timing.outpaced
     result = TimingResult(
         run_id=run.run_id,
         server_pid=run.server_pid,
@@ -293,9 +304,12 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
         worker=facts.worker,
         device=facts.device,
         seed=wish.seed,
+        ended_unix_ns=time.time_ns(),
         duration_s=timing.passed_s(),
-        end=ComparisonEnd(end.value) if end is not None else timing.outpaced,
-        comparison=msgspec.structs.replace(found, sentences=(*sentences(found), *_cut_off(how))),
+        end=cut_off,
+        comparison=msgspec.structs.replace(
+            found, sentences=(*sentences(found), *_cut_off(cut_off, how))
+        ),
     )
     if died:
         return result, SERVER_DIED
@@ -303,10 +317,11 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     return result, _KEPT_THE_PROBE if kept else 0
 
 
-def _cut_off(how: tuple[str, ...]) -> Iterator[str]:
-    """Says in the report what ended the server, if anything did."""
-    for sentence in how:
-        yield f"{sentence} All this is of what came until then."
+def _cut_off(end: ComparisonEnd | None, how: tuple[str, ...]) -> Iterator[str]:
+    """Says in the report what ended it early, if anything did; `how` of a server that died."""
+    if end is not None:
+        why = " ".join(how) or _ENDS.get(end, "The server ended.")
+        yield f"{why} All this is of what came until then."
 
 
 def _switcher(

@@ -36,7 +36,7 @@ _REASONS = {
 
 def render(found: Comparison) -> RenderableType:
     """Modes side by side, phases, differences, costs, and what it means in words."""
-    parts: list[RenderableType] = [Text(" ".join(sentences(found)))]
+    parts: list[RenderableType] = [Text(" ".join(found.sentences or sentences(found)))]
     if found.modes:
         parts += [Text(""), _modes(found)]
         if any(figures.host for figures in found.modes):

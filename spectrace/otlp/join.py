@@ -105,6 +105,17 @@ class CycleCollector:
                 self._forget(trace)
         return received
 
+    def finish(self) -> list[Received]:
+        """Gives out all that waits, and forgets everything: nothing comes any more.
+
+        Returns:
+            Cycles of which something is missing.
+        """
+        received = self._give_out(self._traces.values(), partial=True)
+        for trace in list(self._traces.values()):
+            self._forget(trace)
+        return received
+
     def _touch(self, touched: dict[int, _Trace], trace_id: int, now_s: float) -> _Trace:
         trace = self._traces.get(trace_id)
         if trace is None:

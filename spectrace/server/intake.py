@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from spectrace.otlp.body import MAX_BODY_BYTES
@@ -19,6 +20,7 @@ RETRY_S = 1
 TOO_MUCH = "Too much is being received: send it again later."
 
 _TICK_S = 0.5
+_LAST_S = 0.3  # who leaves does not wait longer for what waits for its spans
 _WAITING_BYTES = 4 * MAX_BODY_BYTES
 _Result = TypeVar("_Result")
 
@@ -60,16 +62,22 @@ class Intake:
         self._pass_on(self._collector.add(batch, self._clock_s()))
 
     async def run(self) -> None:
-        """Gives out cycles whose spans have waited for too long, until it is cancelled."""
+        """Gives out cycles whose spans have waited for too long; all of them when cancelled."""
         try:
             while True:
                 await asyncio.sleep(_TICK_S)
                 await self.decode(self._tick)
         finally:
+            last = asyncio.wrap_future(self._thread.submit(self._finish))
             self._thread.end()
+            with suppress(asyncio.TimeoutError):  # it reads a body: then that and these are lost
+                await asyncio.wait_for(last, _LAST_S)
 
     def _tick(self) -> None:
         self._pass_on(self._collector.tick(self._clock_s()))
+
+    def _finish(self) -> None:
+        self._pass_on(self._collector.finish())
 
     def _pass_on(self, received: Iterable[Received]) -> None:
         arrived = list(received)

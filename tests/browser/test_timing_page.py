@@ -35,6 +35,14 @@ def test_the_page_shows_every_lane_and_every_difference(page: Page, file: str) -
     assert sync / host == pytest.approx(30.63 / 29.58, rel=0.02)
 
 
+def test_the_page_says_when_and_of_what_order_it_was_made(page: Page, tmp_path: Path) -> None:
+    """The same seed gives the same order of blocks again."""
+    path = tmp_path / "timing.html"
+    path.write_text(page_of(result(seed=7)), "utf-8")
+    page.goto(path.as_uri())
+    expect(page.locator("header")).to_contain_text("2026-11-30 12:00 UTC · 40 s · seed 7")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_page_fits_its_window(

@@ -17,15 +17,16 @@ def found() -> Comparison:
     return msgspec.structs.replace(bare, sentences=sentences(bare))
 
 
-def result(comparison: Comparison | None = None) -> TimingResult:
-    """What the command would write."""
+def result(comparison: Comparison | None = None, seed: int = 0) -> TimingResult:
+    """What the command would write, at noon of 30 November 2026."""
     return TimingResult(
         run_id="c" * 32,
         server_pid=70,
         engine="sglang 0.5.23",
         worker="<EAGLEWorker>",
         device="cuda",
-        seed=0,
+        seed=seed,
+        ended_unix_ns=1_796_040_000_000_000_000,
         duration_s=40.0,
         end=None,
         comparison=comparison or found(),

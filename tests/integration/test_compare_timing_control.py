@@ -215,7 +215,10 @@ def test_a_mode_that_a_person_asks_for_meanwhile_stays(worker: FakeWorker) -> No
         assert "mode host" in ended.result()
         output, errors = comparing.communicate(timeout=TIMEOUT_S)
         assert comparing.returncode == 0, errors
-        assert json.loads(output)["end"] == "switched"
+        result = json.loads(output)
+        assert result["end"] == "switched"
+        last = result["comparison"]["sentences"][-1]
+        assert last.startswith("Somebody asked for another mode before the end. All this is of")
         time.sleep(_BEHIND_A_SWITCH_S)
         assert asked_of(worker.pid) == Mode.HOST
     finally:

@@ -23,6 +23,7 @@ from spectrace.server import intake
 from spectrace.server.hub import Hub
 from spectrace.server.state import LostSpans, Source
 from spectrace.store import store as store_module
+from spectrace.store.recording import open_recording
 from spectrace.store.source import Stats
 from spectrace.store.store import CycleStore
 from tests.helpers.collector import Collector, collecting
@@ -120,6 +121,22 @@ def test_spans_that_become_no_cycle_are_counted(
             "2 cycles are not stored: their root or all of their ranks never came.",
             "1 times a cycle was stored of which spans were late or never came.",
         ]
+
+
+def test_what_still_waits_at_the_end_is_stored_or_counted(tmp_path: Path) -> None:
+    """Of a cycle without a phase what there is, and one without its root is counted."""
+    with collecting(tmp_path) as collector:
+        send(collector, Encoder().spans(run_of(), cycle_of(1))[1:])
+        send(collector, Encoder().spans(run_of(), cycle_of(3))[:-1])
+        hub = collector.hub
+        assert not list(losses(hub))
+    assert list(losses(hub)) == [
+        "1 cycles are not stored: their root or all of their ranks never came.",
+        "1 times a cycle was stored of which spans were late or never came.",
+    ]
+    with closing(open_recording(tmp_path)) as kept:
+        (cycle,) = kept.cycles(run_of().run_id, limit=10)
+    assert (cycle.number, cycle.ranks[0].incomplete) == (3, True)
 
 
 def test_cycles_that_go_for_want_of_room_are_counted(

@@ -155,6 +155,19 @@ def test_a_rank_of_which_only_phases_came_is_left_out(collector: CycleCollector)
     assert received.cycle == replace(cycle, ranks=cycle.ranks[:1])
 
 
+def test_at_the_end_all_that_waits_goes_out(collector: CycleCollector) -> None:
+    """What was given out whole does not come again, and nothing is remembered."""
+    whole, holed, lost = (make_cycle("TP0", number=number) for number in (1, 2, 3))
+    collector.add(batch(whole), 0.0)
+    collector.add(batch(holed, not_named("draft")), 0.0)
+    collector.add(batch(lost, not_named("decode_cycle")), 0.0)
+
+    (received,) = collector.finish()
+    assert (received.cycle.number, received.cycle.ranks[0].incomplete) == (2, True)
+    assert collector.stats == JoinStats(cycles=2, partial=1, lost=1)
+    assert collector.finish() == []
+
+
 def test_spans_without_a_root_give_no_cycle(collector: CycleCollector) -> None:
     """They are forgotten and counted, as nobody knows what they are of."""
     collector.add(batch(make_cycle("TP0"), not_named("decode_cycle")), 0.0)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace as with_changes
+from io import StringIO
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from spectrace.analysis.samples import Sample
 from spectrace.analysis.timing_comparison import compare
 from spectrace.analysis.timing_report import Comparison, PhaseDifference, Verdict
 from spectrace.cli.timing_page import page
-from spectrace.cli.timing_table import lanes, mode_rows
+from spectrace.cli.timing_table import lanes, mode_rows, render
 from spectrace.cli.timing_words import sentences
 from spectrace.model import Lane, PhaseName, TimingMode
 from tests.helpers.timing_trials import aa_rate, coverage, drift_coverage
@@ -235,6 +237,13 @@ def test_host_phases_of_mode_device_are_never_called_the_device() -> None:
     shown = page(replace(found, sentences=sentences(found)), "a server", b"{}")
     assert "<b>host, in mode device</b>" in shown
     assert 'class="stack device"' not in shown
+
+
+def test_the_terminal_says_why_it_ended_early(story: Comparison) -> None:
+    """What the result says in words is what is shown, the last sentence too."""
+    console = Console(record=True, width=200, file=StringIO())
+    console.print(render(replace(story, sentences=("It pays.", "The server ended early."))))
+    assert console.export_text().startswith("It pays. The server ended early.")
 
 
 def test_what_cannot_be_computed_is_no_figure() -> None:
