@@ -51,12 +51,14 @@ from spectrace.cli.trace_options import (
 )
 from spectrace.metrics.meter import Meter
 from spectrace.model import Run
+from spectrace.server.control import SessionControl
 from spectrace.server.metered import MeterTap
 from spectrace.server.open import open_page
 from spectrace.server.traced import PageTap
 
 SERVER_DIED = 3
 _PROBE_IN_TROUBLE = 1
+_LEFT = "Tracing was ended on the page, which stays until Ctrl-C with what was collected."
 _NO_PAGE = ", or add --no-page"
 
 
@@ -132,7 +134,8 @@ def exit_code(report: Report) -> int:
 def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run, Stop], int]]:
     """Opens page and exporter, and gives what traces a server until it is told to stop.
 
-    What it gives returns the exit code as `trace` does, and may be called again.
+    What it gives returns the exit code as `trace` does, and may be called again. Somebody on the
+    page may request the `Stop` that it is told as well.
 
     Args:
         run: The server.
@@ -143,7 +146,7 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
         SpectraceError: Page or exporter cannot be opened; later: as `trace`.
     """
     taps: list[Tap] = []
-    exporter = pusher = page = None
+    exporter = pusher = page = hub = None
     meter = Meter()
     with ExitStack() as opened:
         if wanted.otlp is not None:
@@ -177,9 +180,15 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             taps.append(MeterTap(meter, exporter.lost if exporter else lambda: 0))
 
         def follow(run: Run, stop: Stop) -> int:
+            def session(run: Run) -> TappedSession:
+                session = TraceSession(run, options=wanted.options)
+                if hub is not None:
+                    hub.control = SessionControl(session, stop.request)
+                return TappedSession(session, taps)
+
             return trace(
                 run,
-                lambda run: TappedSession(TraceSession(run, options=wanted.options), taps),
+                session,
                 screen,
                 stop,
                 duration_s=wanted.duration_s,
@@ -188,6 +197,23 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             )
 
         yield follow
+
+
+def stay(
+    left: Stop, stop: Stop, screen: Screen, is_over: Callable[[], bool] = lambda: False
+) -> None:
+    """Where tracing was ended on the page: keeps the page.
+
+    Args:
+        left: What the page requested, perhaps.
+        stop: Ends this.
+        screen: Where to say so.
+        is_over: Ends it, too.
+    """
+    if left.requested and not stop.requested:
+        screen.note(_LEFT)
+        ended = Stop(also=stop)
+        wait(ended, lambda: ended.request() if is_over() else None)
 
 
 def attach(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -229,8 +255,11 @@ def attach(  # noqa: PLR0913, PLR0917 - the options of the command
         ring_file.sweep()  # what a killed spectrace and then a killed server left behind
         run = find(pid, url)
         with tracing(run, wanted, screen) as follow:
-            code = follow(run, stop)
+            left = Stop(also=stop)
+            code = follow(run, left)
             nobody_waits = not json and duration is None  # for this command to end
+            if nobody_waits:
+                stay(left, stop, screen)
             if code == SERVER_DIED and not no_page and nobody_waits:
                 screen.note("The page stays until Ctrl-C, with what was collected.")
                 wait(stop)

@@ -14,7 +14,7 @@ import typer
 
 from spectrace.attach.launched import Launched
 from spectrace.attach.ways import Method
-from spectrace.cli.attach import SERVER_DIED, screen_for, tracing
+from spectrace.cli.attach import SERVER_DIED, screen_for, stay, tracing
 from spectrace.cli.metering import OtlpMetricsOption
 from spectrace.cli.otlp_options import (
     OtlpEveryOption,
@@ -82,7 +82,10 @@ def trace_launched(server: Launched, wanted: Wanted, screen: Screen, stop: Stop)
     if run is not None:
         try:
             with tracing(run, wanted, screen) as follow:
-                code = follow(run, stop)
+                left = Stop(also=stop)
+                code = follow(run, left)
+                if wanted.duration_s is None:
+                    stay(left, stop, screen, lambda: server.exit_code is not None)
         except SpectraceError as error:
             screen.note(f"The server runs without being traced. {error}")
             code = _FAILED

@@ -14,14 +14,24 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """A wish to stop, which a loop looks at between two steps."""
+    """A wish to stop, which a loop looks at between two steps.
 
-    def __init__(self) -> None:
-        self.requested = False
+    Args:
+        also: Another wish, which counts as this one.
+    """
+
+    def __init__(self, also: Stop | None = None) -> None:
+        self._requested = False
+        self._also = also
+
+    @property
+    def requested(self) -> bool:
+        """Whether the loop is to end."""
+        return self._requested or (self._also is not None and self._also.requested)
 
     def request(self) -> None:
         """Asks the loop to end."""
-        self.requested = True
+        self._requested = True
 
 
 @contextmanager

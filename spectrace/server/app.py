@@ -15,6 +15,7 @@ from fastapi.sse import EventSourceResponse
 
 from spectrace.analysis.run_report import report
 from spectrace.errors import SpectraceError
+from spectrace.server.control import control_router
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
@@ -67,6 +68,7 @@ def create_app(
     )
     app.add_exception_handler(SpectraceError, _said)
     app.include_router(_api(hub))
+    app.include_router(control_router(hub.control_of))
     if intake is not None:
         app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)
     if hub.receives:

@@ -19,6 +19,7 @@ from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.otlp.join import JoinStats
 from spectrace.otlp.receive import reasons_of
+from spectrace.server.control import Control
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
 from spectrace.server.requests import MAX_REQUESTS, Requests
 from spectrace.server.state import (
@@ -93,6 +94,7 @@ class Hub:
             that is traced here by a tap of their own, which also works without a page.
         otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
         grpc_endpoint: The same by gRPC.
+        control: Asks the server that is traced here, or was last; None where none ever was.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Hub:
         self.meter = meter or Meter()
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
+        self.control: Control | None = None
         self._sink = sink
         self._clock_s = clock_s
         self._lock = threading.Lock()
@@ -360,6 +363,7 @@ class Hub:
             message=" ".join(filter(None, sentences)),
             ranks=ranks_of(run, entry.digest.ranks if reporting is None else reporting),
             modes=entry.digest.modes,
+            steerable=self.control_of(run.run_id) is not None,
             worker=facts.worker,
             algorithm=facts.algorithm,
             overlap=facts.overlap,
@@ -372,6 +376,12 @@ class Hub:
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
         )
+
+    def control_of(self, run_id: str) -> Control | None:
+        """What can be asked of the server of a run; None where it is not traced from here."""
+        entry, control = self._entries.get(run_id), self.control
+        steers = entry is not None and entry.is_traced_here
+        return control if steers and control is not None and control.run_id == run_id else None
 
     def knows(self, run_id: str) -> bool:
         """Whether there is such a run."""

@@ -123,6 +123,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     ranks: tuple[RankPart, ...]
     modes: tuple[str, ...]
+    steerable: bool
     worker: str
     algorithm: str
     overlap: bool | None

@@ -8,6 +8,7 @@ import { customProperties } from "./lib/tokens.ts";
 import { goTo, place, systemTheme, theme, themeOverride } from "./state.ts";
 import { start } from "./stream.ts";
 import "./styles.css";
+import "./dialog.css";
 import { App } from "./views/App.tsx";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -154,6 +154,8 @@ export interface RunState {
     readonly reporting: boolean;
   }[];
   readonly modes: readonly string[];
+  /** It is traced from here: another mode can be asked for, and the end. */
+  readonly steerable: boolean;
   readonly worker: string;
   readonly algorithm: string;
   /** Null where it is not known. */
@@ -329,6 +331,7 @@ function decodeRun(value: unknown): RunState {
       };
     }),
     modes: list(run["modes"] ?? [], "modes").map(String),
+    steerable: run["steerable"] === true,
     worker: text(run, "worker", ""),
     algorithm: text(run, "algorithm", ""),
     overlap: maybeFlag(run, "overlap"),

@@ -5,6 +5,7 @@ import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
 import { chooseRun, figures, run, server, theme, themeOverride, timing } from "../state.ts";
 import { Term } from "./Card.tsx";
+import { Control } from "./Control.tsx";
 
 /** Mark, run, losses, cost, timing mode, theme. */
 export function Header() {
@@ -122,16 +123,32 @@ function Mode({ current }: { readonly current: RunState }) {
   if (modes.length === 0) {
     return null;
   }
+  const said = (
+    <>
+      <span class="dim">timing</span>
+      <b>
+        {slows && "▲ "}
+        {modes.join(", ")}
+      </b>
+      {asked.length > 0 && <span class="dim">not {asked.join(", ")}</span>}
+    </>
+  );
+  if (current.steerable) {
+    const mode = asked[0] ?? modes[0] ?? "";
+    return (
+      <Control
+        current={current}
+        mode={mode}
+        slows={slows}
+        about={timingInWords(timing.value, current.timing)}
+      >
+        {said}
+      </Control>
+    );
+  }
   return (
     <Term about={timingInWords(timing.value, current.timing)}>
-      <span class={slows ? "badge warn" : "badge"}>
-        <span class="dim">timing</span>
-        <b>
-          {slows && "▲ "}
-          {modes.join(", ")}
-        </b>
-        {asked.length > 0 && <span class="dim">not {asked.join(", ")}</span>}
-      </span>
+      <span class={slows ? "badge warn" : "badge"}>{said}</span>
     </Term>
   );
 }

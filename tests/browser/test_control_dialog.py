@@ -1,0 +1,78 @@
+"""The dialog that asks before it changes how a server is timed, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from examples.simulated_gpu.demo import running
+from examples.simulated_gpu.options import Options
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
+
+
+@pytest.fixture(scope="module")
+def traced() -> Iterator[Paged]:
+    """The page of a simulated server with cycles of 9 ms, timed on the device."""
+    with (
+        running(Options(shape="v2", scale=0.3)) as pid,
+        paged("attach", str(pid), "--port", "0") as traced,
+    ):
+        yield traced
+
+
+@pytest.fixture
+def dialog(page: Page, traced: Paged) -> Page:
+    """The page with the dialog open, by the keyboard alone."""
+    open_page(page, traced)
+    page.locator(".top .badge").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="How this server is timed")).to_be_visible()
+    return page
+
+
+def test_nothing_is_asked_before_somebody_chooses(dialog: Page) -> None:
+    """Cancel has the focus, the mode of now is chosen, and Escape leaves all as it is."""
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    expect(dialog.get_by_role("radio", name="device")).to_be_checked()
+    expect(dialog.get_by_role("button", name="Time by device")).to_be_disabled()
+    expect(dialog.get_by_text("The server is slower until you choose another")).to_be_visible()
+    dialog.keyboard.press("w")  # that is no zoom here
+    dialog.keyboard.press("Escape")
+    expect(dialog.get_by_role("dialog")).to_be_hidden()
+    expect(dialog.locator(".top .badge")).to_contain_text("device")
+
+
+def test_another_mode_is_asked_for_and_shown(dialog: Page) -> None:
+    """The answer names the cycle, and the badge follows when that has come."""
+    dialog.get_by_role("radio", name="host").check()
+    dialog.get_by_role("button", name="Time by host").click()
+    expect(dialog.get_by_text(re.compile(r"^host from cycle [\d,]+ on\.$"))).to_be_visible(
+        timeout=PAGE_TIMEOUT_MS
+    )
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog.locator(".top .badge")).to_have_text(re.compile("host"), timeout=PAGE_TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_it_fits_its_window(dialog: Page, width: int) -> None:
+    """Nothing of it sticks out, and all of it can be reached."""
+    dialog.set_viewport_size({"width": width, "height": 500})
+    box = dialog.locator("dialog").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert box["y"] + box["height"] <= 500
+    assert dialog.locator("dialog").evaluate("it => it.scrollWidth <= it.clientWidth")
+    dialog.get_by_role("button", name="End tracing").scroll_into_view_if_needed()
+    expect(dialog.get_by_role("button", name="End tracing")).to_be_in_viewport()
+
+
+def test_tracing_ends_from_here(dialog: Page) -> None:
+    """The last test: the page says so, stays, and offers nothing more to ask."""
+    dialog.get_by_role("button", name="End tracing").click()
+    expect(dialog.get_by_text("The server goes on.")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+    expect(dialog.locator(".top .badge.steers")).to_have_count(0)
+    expect(dialog.locator(".waterfall table tbody tr").first).to_be_attached()

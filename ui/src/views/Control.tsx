@@ -1,0 +1,165 @@
+// The badge of the timing mode where it can be changed, and the dialog that asks before it is.
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { CHOICES, decodeSwitches, switchInWords } from "../lib/control.ts";
+import type { RunState } from "../lib/wire.ts";
+
+/** A button with what it shows, which opens the dialog. */
+export function Control(props: {
+  readonly current: RunState;
+  readonly mode: string;
+  readonly slows: boolean;
+  /** What the mode means. */
+  readonly about: string;
+  readonly children: preact.ComponentChildren;
+}) {
+  const { current, mode, slows, about, children } = props;
+  const dialog = useRef<HTMLDialogElement>(null);
+  const title = useId();
+  const [opened, setOpened] = useState(0);
+  useEffect(() => {
+    if (opened > 0) {
+      dialog.current?.showModal(); // with its form in it, else nothing there has the focus
+    }
+  }, [opened]);
+  return (
+    <>
+      <button
+        type="button"
+        class={slows ? "badge steers warn" : "badge steers"}
+        aria-haspopup="dialog"
+        title={`${about} Change how this server is timed, or end tracing.`}
+        onClick={() => setOpened(opened + 1)}
+      >
+        {children}
+        <span aria-hidden="true">▾</span>
+      </button>
+      {/* Keys mean here what they mean in a form, and not what they do to the picture behind. */}
+      <dialog
+        class="ask"
+        ref={dialog}
+        aria-labelledby={title}
+        onKeyDown={(event) => event.stopPropagation()}
+      >
+        <Form
+          key={opened}
+          current={current}
+          title={title}
+          mode={mode}
+          about={about}
+          close={() => dialog.current?.close()}
+        />
+      </dialog>
+    </>
+  );
+}
+
+function Form(props: {
+  readonly current: RunState;
+  /** Id of its heading. */
+  readonly title: string;
+  readonly mode: string;
+  readonly about: string;
+  readonly close: () => void;
+}) {
+  const { current, title, mode, about, close } = props;
+  const [chosen, setChosen] = useState(mode);
+  const [busy, setBusy] = useState(false);
+  const [said, setSaid] = useState("");
+  const [refused, setRefused] = useState("");
+  const wish = async (what: string, body: object, done: (answer: unknown) => string) => {
+    setBusy(true);
+    setRefused("");
+    const answer = await asked(current.run, what, body, done);
+    setBusy(false);
+    setSaid(answer.said);
+    setRefused(answer.refused);
+  };
+  const time = () =>
+    wish("timing", { mode: chosen }, (answer) => switchInWords(chosen, decodeSwitches(answer)));
+  return (
+    <form method="dialog" onSubmit={close}>
+      <h2 id={title}>How this server is timed</h2>
+      <p class="soft">{about}</p>
+      <fieldset disabled={busy}>
+        <legend class="caption">Asked of process {current.server_pid}, on all of its ranks.</legend>
+        {CHOICES.map((one) => (
+          <label key={one.mode} class="choice">
+            <input
+              type="radio"
+              name="mode"
+              value={one.mode}
+              aria-label={one.mode}
+              aria-describedby={`${title}-${one.mode}`}
+              checked={chosen === one.mode}
+              onChange={() => setChosen(one.mode)}
+            />
+            <span id={`${title}-${one.mode}`}>
+              <b>{one.mode}</b> {one.what} <span class="soft">{one.cost}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      <div class="row">
+        {/* Of what costs a server something, nothing is the first choice. */}
+        <button type="submit" class="button" autofocus={true}>
+          {said ? "Close" : "Cancel"}
+        </button>
+        <button
+          type="button"
+          class="button primary"
+          disabled={busy || chosen === mode}
+          onClick={time}
+        >
+          Time by {chosen}
+        </button>
+      </div>
+      <p aria-live="polite">{said}</p>
+      {refused && (
+        <p class="bad" role="alert">
+          {refused}
+        </p>
+      )}
+      <hr />
+      <p class="soft">
+        Ending takes the probe out and puts every function back. What was collected stays here until
+        the command ends; <code>spectrace attach {current.server_pid}</code> begins anew.
+      </p>
+      <button
+        type="button"
+        class="button"
+        disabled={busy}
+        onClick={() => wish("detach", {}, () => "Tracing ends.")}
+      >
+        End tracing
+      </button>
+    </form>
+  );
+}
+
+/** Asks, and gives what was done or why not. */
+async function asked(
+  run: string,
+  what: string,
+  body: object,
+  done: (answer: unknown) => string,
+): Promise<{ said: string; refused: string }> {
+  const response = await fetch(`api/runs/${encodeURIComponent(run)}/${what}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  }).catch(() => null);
+  if (response === null) {
+    return { said: "", refused: "spectrace does not answer: nothing was asked of the server." };
+  }
+  const answer: unknown = await response.json().catch(() => null);
+  if (response.ok) {
+    try {
+      return { said: done(answer), refused: "" };
+    } catch {
+      return { said: "It was asked for.", refused: "" };
+    }
+  }
+  const detail = (answer as { detail?: unknown } | null)?.detail;
+  const why = typeof detail === "string" ? detail : `The server answered ${response.status}.`;
+  return { said: "", refused: why };
+}
