@@ -1,4 +1,4 @@
-"""Brings a newer gdb from Debian's testing suite into `.gdb` where this machine's own is too old.
+"""Brings a newer gdb from Debian's stable suite into `.gdb` where this machine's own is too old.
 
 gdb up to 13 cannot write the registers of a processor with AMX. Where no newer one can be had this
 says so and ends well; the tests that need it then fail, since without them a way in is untested.
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from spectrace.attach import gdb
 from spectrace.errors import SpectraceError
-from tests.debian_testing import unpack, use_own_libraries
+from tests.debian_suite import unpack, use_own_libraries
 
 ROOT = Path(__file__).parents[1] / ".gdb"
 FOLDER = ROOT / "alone"  # the packages hold other programs, which shall not be found
@@ -29,7 +29,7 @@ def main() -> int:
         return 0
     shutil.rmtree(ROOT, ignore_errors=True)
     try:
-        unpack(ROOT, "gdb-minimal", with_needed=True)
+        unpack(ROOT, "stable", "gdb-minimal", with_needed=True)
         program = ROOT / "usr" / "bin" / "gdb"
         use_own_libraries(ROOT, program)
         FOLDER.mkdir()

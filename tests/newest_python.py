@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.debian_testing import unpack, use_own_libraries
+from tests.debian_suite import unpack, use_own_libraries
 
 ROOT = Path(__file__).parents[1] / ".python3.14"
 PYTHON = ROOT / "usr" / "bin" / "python3.14"
@@ -35,7 +35,7 @@ def main() -> int:
         return 0
     shutil.rmtree(ROOT, ignore_errors=True)
     try:
-        unpack(ROOT, *PACKAGES)
+        unpack(ROOT, "testing", *PACKAGES)
         use_own_libraries(ROOT, PYTHON)
     except (OSError, subprocess.SubprocessError, LookupError) as error:
         shutil.rmtree(ROOT, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Brings programs of Debian's testing suite into a folder, for tests that need newer ones.
+"""Brings programs of other releases of Debian into a folder, for tests that need newer ones.
 
 Nothing is installed: packages are unpacked, and a program is made to use the libraries beside it.
 """
@@ -10,7 +10,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-SUITE = "testing"
 TIMEOUT_S = 120
 
 
@@ -26,11 +25,12 @@ def run(*command: str, folder: Path | None = None) -> str:
     return done.stdout
 
 
-def unpack(root: Path, *packages: str, with_needed: bool = False) -> None:
+def unpack(root: Path, suite: str, *packages: str, with_needed: bool = False) -> None:
     """Unpacks packages into a folder.
 
     Args:
         root: The folder.
+        suite: Such as stable or testing.
         packages: Their names.
         with_needed: Also all that they need, as if nothing were installed.
 
@@ -39,17 +39,19 @@ def unpack(root: Path, *packages: str, with_needed: bool = False) -> None:
         SubprocessError: apt or dpkg fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        for package in _download(Path(folder), packages, with_needed=with_needed):
+        for package in _download(Path(folder), suite, packages, with_needed=with_needed):
             run("dpkg-deb", "--extract", str(package), str(root))
 
 
-def _download(folder: Path, packages: tuple[str, ...], *, with_needed: bool) -> list[Path]:
+def _download(
+    folder: Path, suite: str, packages: tuple[str, ...], *, with_needed: bool
+) -> list[Path]:
     """Fetches packages with apt, from where this machine's packages come from."""
     sites = run("apt-get", "indextargets", "--format", "$(SITE)").split()
     if not sites:
         raise LookupError("no package source")
     keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (folder / "sources").write_text(f"deb [signed-by={keys}] {sites[0]} {SUITE} main\n")
+    (folder / "sources").write_text(f"deb [signed-by={keys}] {sites[0]} {suite} main\n")
     (folder / "installed").touch()
     (folder / "lists" / "partial").mkdir(parents=True)
     places = {
