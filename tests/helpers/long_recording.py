@@ -1,8 +1,8 @@
 """A store of any number of cycles, made by the database itself, with figures that are known.
 
 Writing ten million Cycles one by one would take hours; what is read back does not depend on who
-wrote it. Its cycles are those of one rank: mostly five draft steps at batch sizes 1 and 2, a
-stretch of two steps, and one of plain decode.
+wrote it. Its cycles are those of one rank, or of several that are alike: mostly five draft steps at
+batch sizes 1 and 2, a stretch of two steps, and one of plain decode.
 """
 
 # ruff: noqa: S608 - the names of tables in the queries are our own
@@ -34,16 +34,17 @@ _PARTS = (
 )
 
 
-def make(directory: Path, cycles: int, slices: int = 10) -> None:
+def make(directory: Path, cycles: int, slices: int = 10, *, ranks: int = 1) -> None:
     """Fills a new directory as a store would have that ended.
 
     Args:
         directory: Is made.
         cycles: How many; the first half of the last tenth has two steps, the rest of it none.
         slices: Into how many files.
+        ranks: How many there are.
     """
     directory.mkdir(mode=0o700)
-    run = run_of(1)
+    run = run_of(ranks)
     each = -(-cycles // slices)
     for number in range(slices):
         first, last = number * each, min(cycles, (number + 1) * each)
@@ -54,13 +55,13 @@ def make(directory: Path, cycles: int, slices: int = 10) -> None:
             database.execute(statement)
         text = msgspec.json.encode(run).decode()
         database.execute("INSERT INTO part.runs VALUES (?, ?)", [run.run_id, text])
-        for statement in _statements(run.run_id, first, last, cycles):
+        for statement in _statements(run.run_id, first, last, cycles, ranks):
             database.execute(statement)
         database.execute("CHECKPOINT part")
         database.close()
 
 
-def _statements(run_id: str, first: int, last: int, cycles: int) -> list[str]:
+def _statements(run_id: str, first: int, last: int, cycles: int, ranks: int) -> list[str]:
     plain, two = cycles * 95 // 100, cycles * 90 // 100
     source = (
         f"(SELECT i AS id, i + 100 AS number, i >= {plain} AS plain, "
@@ -82,13 +83,13 @@ def _statements(run_id: str, first: int, last: int, cycles: int) -> list[str]:
             f"start_ns, start_ns + took, true, batch, 1000 * batch, 1000, 0, batch FROM {source}"
         ),
         (
-            "INSERT INTO part.ranks SELECT id, 0, 'TP0', start_ns, start_ns + took, 'device', "
-            f"40000, false, false, '', false, 900, false FROM {source}"
+            "INSERT INTO part.ranks SELECT id, r, 'TP' || r, start_ns, start_ns + took, 'device', "
+            f"40000, false, false, '', false, 900, false FROM {source}, range({ranks}) o(r)"
         ),
         (
-            "INSERT INTO part.phases SELECT id, 0, place, 'TP0', lane, name, "
+            "INSERT INTO part.phases SELECT id, r, place, 'TP' || r, lane, name, "
             "start_ns + (a * took)::BIGINT, start_ns + (z * took)::BIGINT, number, 1 "
-            f" FROM {source}, (VALUES {phases}) p(place, lane, name, a, z) "
+            f" FROM {source}, range({ranks}) o(r), (VALUES {phases}) p(place, lane, name, a, z) "
             "WHERE NOT plain OR name IN ('resolve', 'verify.forward', 'result', 'schedule') "
         ),
         (
