@@ -260,16 +260,18 @@ class SkippedCycles(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
 
 
-class Rank(msgspec.Struct, frozen=True, kw_only=True):
+class Rank(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One scheduler process of a server.
 
     Attributes:
         name: Such as `TP0` or `DP1 TP0`; `ENGINE2 TP0` of a second engine in one program.
         pid: Process id as spectrace sees it.
+        host: Name of its machine where that is not the run's, else empty.
     """
 
     name: str
     pid: int
+    host: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,6 @@ short. Blame therefore goes by when ranks arrive, and never by how long their ph
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -100,35 +99,18 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Hosts(NamedTuple):
-    """On which machines ranks run, and how well their clocks are known to agree.
-
-    Attributes:
-        of_rank: The machine of each rank, by its name; one that is not named is on the first
-            rank's.
-        apart_ns: By how much clocks of different machines may lie apart; None where that is not
-            known, so that only the ranks of the first rank's machine are compared.
-    """
-
-    of_rank: Mapping[str, str]
-    apart_ns: int | None = None
-
-
-ONE_HOST = Hosts({})
-
-
-def skew(measures: Measures, group: int = 0, hosts: Hosts = ONE_HOST) -> Skew:
+def skew(measures: Measures, group: int = 0) -> Skew:
     """How far the ranks of a group lie apart.
 
     Ranks are aligned by the number of the cycle. On the host lane those of one machine share a
-    clock; on the device lane each has the error of its own.
+    clock; on the device lane each has the error of its own. How far the clocks of two machines lie
+    apart is not known, so that only ranks on that of the first one are compared.
 
     Args:
         measures: The run.
         group: The group, a place in `measures.groups`.
-        hosts: Where the ranks run.
     """
-    table = _Table(measures, group, hosts)
+    table = _Table(measures, group)
     if len(table.ranks) < 2:  # noqa: PLR2004 - a pair
         return Skew(
             left_out_ranks=table.left_out,
@@ -186,7 +168,7 @@ def _lost_in(found: list[PhaseSkew], waits: PhaseSkew) -> PhaseName | None:
 class _Table:
     """The phases of one group, ranks side by side."""
 
-    def __init__(self, measures: Measures, group: int, hosts: Hosts) -> None:
+    def __init__(self, measures: Measures, group: int) -> None:
         self._measures = measures
         cycles, ranks = measures.cycles, measures.ranks
         kinds = [KINDS.index(kind) for kind in (CycleKind.SPECULATIVE, CycleKind.DECODE)]
@@ -197,11 +179,9 @@ class _Table:
         self._wanted[ranks["cycle"][bad]] = False
         self._rank_rows = np.flatnonzero(self._wanted[ranks["cycle"]])
         names = [measures.rank_names[place] for place in np.unique(ranks["rank"][self._rank_rows])]
-        first = hosts.of_rank.get(names[0], "") if names else ""
-        near = [name for name in names if hosts.of_rank.get(name, first) == first]
-        self.several_hosts = len(near) < len(names)
-        self._apart_ns = hosts.apart_ns if self.several_hosts else 0
-        self.ranks = tuple(near if self._apart_ns is None else names)
+        hosts = {rank.name: rank.host for rank in measures.run.ranks}
+        first = hosts.get(names[0], "") if names else ""
+        self.ranks = tuple(name for name in names if hosts.get(name, "") == first)
         self.left_out = tuple(name for name in names if name not in self.ranks)
         self._column_of = self._columns_of_ranks()
 
@@ -271,16 +251,15 @@ class _Table:
 
     def _error_ms(self, lane: Lane, whole: NDArray[np.bool_]) -> float:
         """By how much the clocks of two ranks may lie apart."""
-        error_ns = float(self._apart_ns or 0)
-        if lane is Lane.DEVICE:
-            ranks = self._measures.ranks
-            here = (self._column_of >= 0) & whole[ranks["cycle"]]
-            medians = [
-                float(np.median(ranks["clock_error_ns"][here & (self._column_of == column)]))
-                for column in range(len(self.ranks))
-            ]
-            error_ns += sum(sorted(medians)[-2:])
-        return error_ns / _NS_PER_MS
+        if lane is Lane.HOST:
+            return 0.0
+        ranks = self._measures.ranks
+        here = (self._column_of >= 0) & whole[ranks["cycle"]]
+        medians = [
+            float(np.median(ranks["clock_error_ns"][here & (self._column_of == column)]))
+            for column in range(len(self.ranks))
+        ]
+        return sum(sorted(medians)[-2:]) / _NS_PER_MS
 
 
 class _Times(NamedTuple):

@@ -19,11 +19,13 @@ from spectrace.analysis.acceptance import (
     kept_of,
     per_verify,
 )
+from spectrace.analysis.baseline import Baseline, Source, baseline_of
 from spectrace.analysis.bubbles import Bubbles, bubbles
 from spectrace.analysis.costs import Stratum, strata
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.rank_skew import Skew, skew
-from spectrace.analysis.verdict import Baseline, Source, Verdict, baseline_of, by_batch, verdict
+from spectrace.analysis.run_settings import SettingDifference, looks_up, server_differences
+from spectrace.analysis.verdict import Verdict, by_batch, verdict
 from spectrace.analysis.verify_cost import (
     GraphStep,
     Shape,
@@ -42,7 +44,7 @@ from spectrace.analysis.what_if import (
     pooled_chances,
 )
 from spectrace.hidden import command_without_secrets
-from spectrace.measures import KINDS, MODES, NONE, LeftOut, Measures
+from spectrace.measures import KINDS, MODES, NONE, Columns, LeftOut, Measures
 from spectrace.model import CycleKind, Lane, Run, TimingMode
 
 _FEW_WINDOWS = 5
@@ -94,6 +96,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         acceptance: By setting, the one with the most verifies first.
         strata: Cycles that are alike and what they take, the largest first.
         baseline: Of plain decode; None where that is not known.
+        baseline_differs: In what the server of which it was recorded differs from this one (first
+            this run's, then the other's).
         verify: Its cost at each batch size.
         graph_steps: Where it costs more because a batch needs the next graph.
         what_if: Other numbers of steps.
@@ -125,6 +129,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     bubbles: Bubbles = Bubbles()
     skew: Skew = Skew()
     groups: int = 1
+    baseline_differs: tuple[SettingDifference, ...] = ()
     sentences: tuple[str, ...] = ()
 
 
@@ -132,6 +137,7 @@ def report(
     measures: Measures,
     *,
     baseline: Baseline | None = None,
+    baseline_run: Run | None = None,
     plain_ms: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> RunReport:
@@ -140,9 +146,11 @@ def report(
     Args:
         measures: What was read of it.
         baseline: Plain decode of another run.
+        baseline_run: That run.
         plain_ms: A plain decode at the batch size that took most of the time, as a person says.
         confidence: Of every interval.
     """
+    measures = _settled(measures)
     found = strata(measures, confidence)
     chosen = _baseline(found, baseline, plain_ms)
     lengths = _lengths(measures, confidence)
@@ -179,12 +187,35 @@ def report(
         bubbles=bubbles(measures),
         skew=skew(measures),
         groups=len(measures.groups),
+        baseline_differs=()
+        if baseline_run is None or chosen is not baseline
+        else server_differences(measures.run, baseline_run),
     )
 
 
 def without_secrets(run: Run) -> Run:
     """The same run without what its command line keeps secret: a report is pasted elsewhere."""
     return msgspec.structs.replace(run, command=command_without_secrets(run.command))
+
+
+def _settled(measures: Measures) -> Measures:
+    """The same without draft steps where drafts are looked up: what it calls steps are none.
+
+    A lookup costs the same however many drafts it finds, and it need not find any.
+    """
+    if not looks_up(measures.run):
+        return measures
+
+    def without_steps(table: Columns) -> Columns:
+        speculates = table["kind"] == _SPECULATIVE
+        return {**table, "steps": np.where(speculates, 0, table["steps"])}
+
+    return msgspec.structs.replace(
+        measures,
+        cycle_counts=without_steps(measures.cycle_counts),
+        row_counts=without_steps(measures.row_counts),
+        cycles=without_steps(measures.cycles),
+    )
 
 
 class _Lengths(NamedTuple):
@@ -291,6 +322,7 @@ def _what_if(
             conditional=chances,
             fit=one,
             plain_ms=None if plain is None else plain[0],
+            plain_source=None if plain is None else plain[1],
         )
         of_batch = points(known)
         every += of_batch

@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import PLAIN, Setting, fitted_chance
+from spectrace.analysis.baseline import Baseline, Source
 from spectrace.analysis.costs import Stratum
 from spectrace.analysis.estimates import exact, mapped, product, total
 from spectrace.analysis.intervals import Estimate
@@ -18,56 +19,10 @@ from spectrace.analysis.speculation import (
     throughput,
     wasted_verify,
 )
-from spectrace.analysis.what_if import Best, Doubt, Point, WhatIf
+from spectrace.analysis.what_if import Doubt, Point, WhatIf, gain
 
 MARGIN = 0.01  # a gain or loss that is less does not matter
-
-
-class Source(str, Enum):
-    """Where the time of plain decode comes from.
-
-    `run`: plain decode cycles of the run itself. `recording`: of another one. `given`: a person
-    said it. `between`: from the batch sizes below and above, by a line.
-    """
-
-    RUN = "run"
-    RECORDING = "recording"
-    GIVEN = "given"
-    BETWEEN = "between"
-
-
-class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """What plain decode takes.
-
-    Attributes:
-        source: Where it comes from.
-        times_ms: By batch size.
-    """
-
-    source: Source
-    times_ms: Mapping[int, Estimate]
-
-    def at(self, batch: int) -> tuple[Estimate, Source] | None:
-        """Its time in ms at a batch size, and where that comes from; None where not known."""
-        if batch in self.times_ms:
-            return self.times_ms[batch], self.source
-        below = max((size for size in self.times_ms if size < batch), default=None)
-        above = min((size for size in self.times_ms if size > batch), default=None)
-        if below is None or above is None:
-            return None
-        part = (batch - below) / (above - below)
-        found = total((1 - part, self.times_ms[below]), (part, self.times_ms[above]))
-        return found, Source.BETWEEN
-
-
-def baseline_of(strata: Sequence[Stratum], source: Source) -> Baseline | None:
-    """Plain decode as it was measured; None where it was not."""
-    times = {
-        one.batch: one.mean_ms
-        for one in strata
-        if one.setting == PLAIN and one.mean_ms and one.mean_ms.value > 0
-    }
-    return Baseline(source=source, times_ms=times) if times else None
+_ALONE = 0.05  # what less than that can bring at most is not named first where verify is not known
 
 
 class Answer(str, Enum):
@@ -148,7 +103,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         change: What to change.
         batch: At which batch size this was computed.
-        gain: What it brings; of `draft`, `verify` and `overhead` the most that it can.
+        gain: What it brings; of `draft`, `verify` and `overhead` the most that it can; of `nothing`
+            what the largest of these could, where verify is not known.
         at_most: The gain is such a cap.
         setting: The new setting; of `steps` and `off`.
         doubts: Why the prediction may be wrong beyond its interval.
@@ -326,35 +282,35 @@ def _first(found: Sequence[BatchVerdict], what_if: WhatIf, caps: Sequence[Advice
     if not found:
         return None
     main = found[0]
-    best = next((one for one in what_if.best if one.batch == main.batch), None)
-    if best is not None and _is_gain(best):
-        point = _point_of(what_if, best)
-        change = Change.OFF if best.setting == PLAIN else Change.STEPS
+    better = _better(main, what_if)
+    if better is not None:
+        point, gained = better
         return Advice(
-            change=change,
+            change=Change.OFF if point.setting == PLAIN else Change.STEPS,
             batch=main.batch,
-            gain=best.gain or exact(0.0),
+            gain=gained,
             at_most=False,
-            setting=best.setting,
+            setting=point.setting,
             doubts=point.doubts,
         )
     if main.answer is Answer.LOSES and main.speed_up is not None:
-        gain = total((1.0, product([], [main.speed_up])), (-1.0, exact(1.0)))
-        return Advice(change=Change.OFF, batch=main.batch, gain=gain, at_most=False, setting=PLAIN)
-    for one in caps:
-        if one.gain.value >= MARGIN:
-            return one
+        lost = total((1.0, product([], [main.speed_up])), (-1.0, exact(1.0)))
+        return Advice(change=Change.OFF, batch=main.batch, gain=lost, at_most=False, setting=PLAIN)
+    # Without plain decode nobody knows what verify, the largest part, could bring.
+    largest = next(iter(caps), None)
+    if largest is not None and largest.gain.value >= (_ALONE if main.plain_ms is None else MARGIN):
+        return largest
+    if largest is not None and main.plain_ms is None:
+        return Advice(change=Change.NOTHING, batch=main.batch, gain=largest.gain, at_most=True)
     return Advice(change=Change.NOTHING, batch=main.batch, gain=exact(0.0), at_most=False)
 
 
-def _is_gain(best: Best) -> bool:
-    """Whether the best setting gains what matters, beyond chance."""
-    return best.gain is not None and best.gain.low is not None and best.gain.low > MARGIN
-
-
-def _point_of(what_if: WhatIf, best: Best) -> Point:
-    return next(
-        point
-        for point in what_if.points
-        if (point.setting, point.batch) == (best.setting, best.batch)
-    )
+def _better(main: BatchVerdict, what_if: WhatIf) -> tuple[Point, Estimate] | None:
+    """The fastest setting that is not extrapolated, and what it gains, where that is clear."""
+    here = [one for one in what_if.points if one.batch == main.batch and not one.extrapolated]
+    now = next((one for one in here if one.setting == main.setting), None)
+    if now is None:
+        return None
+    top = max(here, key=lambda point: point.tokens_per_s.value)
+    gained = gain(top, now)
+    return (top, gained) if gained.low is not None and gained.low > MARGIN else None

@@ -15,6 +15,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import PLAIN, Acceptance, Setting, prefix_length
+from spectrace.analysis.baseline import Source
 from spectrace.analysis.costs import Parts, Stratum
 from spectrace.analysis.cut_length import kept_share
 from spectrace.analysis.estimates import exact, mapped, product, total
@@ -61,7 +62,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         setting: The setting.
         batch: Batch size.
-        measured: It was; else it is predicted.
+        measured: It was; else it is predicted, or `plain_source` says what it is.
         accept_length: Tokens of a request per cycle.
         verify_ms: Of a cycle, as it usually is; None for plain decode.
         draft_ms: Its mean; likewise.
@@ -71,6 +72,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         speed_up: Against plain decode; None where that is not known.
         doubts: Why a prediction may be wrong beyond its interval.
         flags: The options with which to restart the server for it.
+        plain_source: Of plain decode, where its time comes from.
     """
 
     setting: Setting
@@ -85,6 +87,12 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     speed_up: Estimate | None
     doubts: tuple[Doubt, ...] = ()
     flags: tuple[str, ...] = ()
+    plain_source: Source | None = None
+
+    @property
+    def extrapolated(self) -> bool:
+        """It lies beyond what was measured, in depth or in tokens."""
+        return not _OUTSIDE.isdisjoint(self.doubts)
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +148,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         conditional: Acceptance at each position.
         fit: Of verify.
         plain_ms: Plain decode, None where it is not known.
+        plain_source: Where that comes from.
     """
 
     batch: int
@@ -150,6 +159,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     conditional: tuple[Estimate, ...]
     fit: VerifyFit
     plain_ms: Estimate | None
+    plain_source: Source | None = None
 
 
 def points(known: Known) -> tuple[Point, ...]:
@@ -226,8 +236,10 @@ def _rest(mean_ms: Estimate, parts: Parts) -> Estimate:
 
 
 def _plain(known: Known, plain_ms: Estimate) -> Point:
-    point = _point(known, PLAIN, exact(1.0), plain_ms, measured=True)
-    return msgspec.structs.replace(point, speed_up=exact(1.0))
+    source = known.plain_source
+    measured = source is not None and source.measured
+    point = _point(known, PLAIN, exact(1.0), plain_ms, measured=measured)
+    return msgspec.structs.replace(point, speed_up=exact(1.0), plain_source=source)
 
 
 def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point | None:
@@ -274,14 +286,18 @@ def _length(
 
 
 def _draft(steps: int, near: Sequence[Stratum]) -> tuple[Estimate, list[Doubt]]:
-    """The draft with so many steps: by the line through what was measured, else in equal parts."""
+    """The draft with so many steps: by the line through what was measured, else in equal parts.
+
+    A line that falls, as chance has it, does not go below nothing.
+    """
     measured = {
         one.setting.steps: one.parts.draft_ms for one in near if one.parts and one.setting.steps
     }
     if len(measured) > 1:
         low, high = min(measured), max(measured)
         part = (steps - low) / (high - low)
-        return total((1 - part, measured[low]), (part, measured[high])), []
+        line = total((1 - part, measured[low]), (part, measured[high]))
+        return mapped(line, lambda value: max(0.0, value)), []
     [(other, draft_ms)] = measured.items()
     return total((steps / other, draft_ms)), [Doubt.DRAFT_SHARE]
 
@@ -328,7 +344,7 @@ def best(found: Sequence[Point], current: Setting) -> Best | None:
         batch=top.batch,
         setting=top.setting,
         tokens_per_s=top.tokens_per_s,
-        clear=not _OUTSIDE & set(top.doubts)
+        clear=not top.extrapolated
         and all(_clears(top, other) for other in found if other is not top),
         gain=None if now is None else gain(top, now),
         tier=ADAPTIVE_TIERS[tier],

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from spectrace.analysis.baseline import Baseline, Source, baseline_of
 from spectrace.analysis.costs import strata
-from spectrace.analysis.verdict import Baseline, Source, baseline_of
 from spectrace.attach import ring_file
 from spectrace.attach.handle import Options
 from spectrace.attach.session import TraceSession
@@ -25,7 +25,7 @@ from spectrace.cli.screens import LineScreen
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
-from spectrace.model import CycleKind
+from spectrace.model import CycleKind, Run
 from spectrace.store.measured import measure_recording, runs_of
 from spectrace.store.store import CycleStore
 
@@ -148,14 +148,15 @@ def _traced(pid: int, duration_s: float) -> Measures:
             return store.measure(known[-1].run_id)
 
 
-def baseline_from(path: Path | None) -> Baseline | None:
+def baseline_from(path: Path) -> tuple[Baseline, Run]:
     """Plain decode as another recording has it, of several runs the one with most of it.
+
+    Returns:
+        Plain decode, and the run of which it is.
 
     Raises:
         SpectraceError: There is no such recording, or it has no plain decode.
     """
-    if path is None:
-        return None
     plain = runs_of(path, CycleKind.DECODE)
     measures = measure_recording(path, next(iter(plain), ""))
     found = baseline_of(strata(measures), Source.RECORDING)
@@ -164,4 +165,4 @@ def baseline_from(path: Path | None) -> Baseline | None:
             f"{path} has too few cycles of plain decode for a baseline: record the server without "
             "--speculative-algorithm, for half a minute while it answers requests."
         )
-    return found
+    return found, measures.run

@@ -16,6 +16,8 @@ from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.prediction import FORMAT, Prediction, Quantity, flaw
 from spectrace.analysis.prediction import check as held_against
 from spectrace.analysis.prediction import predict as predicted
+from spectrace.analysis.run_report import RunReport
+from spectrace.cli.figures import listed
 from spectrace.cli.measuring import (
     LIVE,
     BaselineMsOption,
@@ -28,7 +30,7 @@ from spectrace.cli.page_options import ForceOption
 from spectrace.cli.prediction_words import became, expected
 from spectrace.cli.run_report import report_on
 from spectrace.errors import SpectraceError
-from spectrace.store.publish import published, refuse_existing
+from spectrace.store.publish import published, refuse_unwritable
 
 
 def assumption_option(text: str) -> tuple[Quantity, Estimate]:
@@ -105,10 +107,18 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
             "Say what to predict with --steps, or what to hold against the run with --check.",
             exit_code=2,
         )
+    given = {"--output": output, "--batch": batch, "--assume": assume}
+    meant = [name for name, value in given.items() if value]
+    if check is not None and meant:
+        raise SpectraceError(
+            f"{listed(meant)} {'is' if len(meant) == 1 else 'are'} for a new prediction, and "
+            "--check makes none: leave one of them out.",
+            exit_code=2,
+        )
     said = dict(assumption_option(text) for text in assume or ())
     kept = None if check is None else read(check)
     if output is not None:
-        refuse_existing(output, force=force)
+        refuse_unwritable(output, force=force)
     found = report_on(
         target, run_id=run, duration_s=duration, baseline=baseline, baseline_ms=baseline_ms
     )
@@ -123,17 +133,34 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
     setting = Setting(steps=steps, topk=1, draft_tokens=steps + 1)
     made = predicted(found, setting, batch, assumed=said, made_unix_ns=time.time_ns())
     if made is None:
-        raise SpectraceError(
-            f"This run says nothing about {steps} steps at batch size {batch}: it needs cycles "
-            "that speculated without a tree at that batch size, or all of accept_length, "
-            "verify_ms, draft_ms and rest_ms from --assume."
-        )
+        raise SpectraceError(_why_not(found, steps, batch))
     raw = msgspec.json.format(msgspec.json.encode(made), indent=2)
     _write(raw, tuple(expected(made)), json=json)
     if output is not None:
         with published(output, force=force) as fresh:
             fresh.write_bytes(raw + b"\n")
         typer.echo(f"The prediction is in {output}.", err=True)
+
+
+def _why_not(found: RunReport, steps: int, batch: int) -> str:
+    """Why nothing can be expected of a number of steps."""
+    here = [one.setting for one in found.verdict.by_batch if one.batch == batch]
+    if here and all(one.topk > 1 for one in here):
+        why = (
+            "drafts form trees there, and which drafts another tree would have kept was never seen:"
+            f" try it with `spectrace sweep --steps {steps}`, or assume"
+        )
+    elif here and not any(one.steps for one in here):
+        why = (
+            "drafts are looked up there and not made in steps: try settings with `spectrace sweep "
+            "--setting`, or assume"
+        )
+    else:
+        why = "it needs cycles that speculated at that batch size, or"
+    return (
+        f"This run says nothing about {steps} steps at batch size {batch}: {why} all of "
+        "accept_length, verify_ms, draft_ms and rest_ms with --assume."
+    )
 
 
 def _write(raw: bytes, sentences: tuple[str, ...], *, json: bool) -> None:

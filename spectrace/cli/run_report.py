@@ -31,7 +31,7 @@ from spectrace.cli.run_page import page
 from spectrace.cli.run_table import markdown, render
 from spectrace.cli.run_words import of_other_runs, sentences
 from spectrace.errors import SpectraceError
-from spectrace.store.publish import published, refuse_existing
+from spectrace.store.publish import published, refuse_unwritable
 
 
 def report(  # noqa: PLR0913, PLR0917 - the options of the command
@@ -61,7 +61,7 @@ def report(  # noqa: PLR0913, PLR0917 - the options of the command
     if json and as_markdown:
         raise SpectraceError("One of --json and --markdown can be written at once.", exit_code=2)
     if html is not None:
-        refuse_page(html, force=force)
+        refuse_unwritable(html, force=force)
     found = report_on(
         target, run_id=run, duration_s=duration, baseline=baseline, baseline_ms=baseline_ms
     )
@@ -108,20 +108,9 @@ def report_on(
             )
         found = asked(target, run_id=run_id, baseline_ms=baseline_ms)
     else:
-        plain = baseline_from(baseline)
+        plain, plain_run = (None, None) if baseline is None else baseline_from(baseline)
         measures = measures_of(target, run_id=run_id, duration_s=duration_s)
-        found = analysed(measures, baseline=plain, plain_ms=baseline_ms)
+        found = analysed(measures, baseline=plain, baseline_run=plain_run, plain_ms=baseline_ms)
         others = () if run_id else other_runs(target, found.run.run_id)
     said = (*sentences(found), *of_other_runs(others))
     return msgspec.structs.replace(found, sentences=said)
-
-
-def refuse_page(path: Path, *, force: bool) -> None:
-    """Refuses a page that could not be written, before any work is done.
-
-    Raises:
-        SpectraceError: There is something already, or no such folder.
-    """
-    if not path.parent.is_dir():
-        raise SpectraceError(f"{path} cannot be written: there is no folder {path.parent}.")
-    refuse_existing(path, force=force)

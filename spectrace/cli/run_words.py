@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.acceptance import PLAIN, Setting
+from spectrace.analysis.baseline import Source
 from spectrace.analysis.costs import SLOWEST, PhaseTimes, Stratum
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.run_report import Gap, RunReport
-from spectrace.analysis.verdict import Advice, Answer, BatchVerdict, Change, Source
+from spectrace.analysis.verdict import Advice, Answer, BatchVerdict, Change
 from spectrace.analysis.verify_cost import Shape, VerifyFit
 from spectrace.analysis.what_if import Best, Doubt, Point, flags
 from spectrace.cli import numbers
@@ -38,7 +39,9 @@ GAPS = {
     Gap.ONE_WIDTH: "Verify was seen with one number of tokens alone: how its time depends on that "
     "is not identifiable. Record a run with other steps.",
     Gap.ONE_BATCH: "Only one batch size was seen.",
-    Gap.TREE: "Drafts form trees: other shapes of them cannot be predicted from this one.",
+    Gap.TREE: "Drafts form trees, which are judged as they ran: which drafts a tree of another "
+    "shape would have kept was never seen, so that none is predicted. Measure some with `spectrace "
+    "sweep --topk`.",
     Gap.SAMPLED: "Sampling left cycles out: windows are not of cycles that follow each other.",
     Gap.SYNC_LEFT_OUT: "Cycles in sync timing are in none of the times: it slows the server.",
     Gap.NO_RESULTS: "Of some cycles no results came; their times count, their acceptance cannot.",
@@ -90,6 +93,7 @@ def sentences(found: RunReport) -> tuple[str, ...]:
     return (
         lead(found),
         *_basis(found),
+        *_other_server(found),
         *_tails(found),
         *_phases(found),
         *_first(found),
@@ -99,19 +103,23 @@ def sentences(found: RunReport) -> tuple[str, ...]:
     )
 
 
-def of_other_runs(run_ids: Sequence[str]) -> Iterator[str]:
-    """That the recording has more than the run that the report is on.
+def of_other_runs(
+    run_ids: Sequence[str], name: str = "The recording", option: str = "--run"
+) -> Iterator[str]:
+    """That a recording has more runs than the one that was looked at.
 
     Args:
         run_ids: Of the others.
+        name: How the recording is called.
+        option: Which chooses one.
     """
     if run_ids:
         names = ", ".join(run_id[:8] for run_id in run_ids[:_SHOWN_RUNS])
         more = " and more" if len(run_ids) > _SHOWN_RUNS else ""
         yield (
-            f"The recording has {numbers.count(len(run_ids))} other "
+            f"{name} has {numbers.count(len(run_ids))} other "
             f"run{'' if len(run_ids) == 1 else 's'} ({names}{more}), of which nothing is said "
-            "here: choose one with --run."
+            f"here: choose one with {option}."
         )
 
 
@@ -203,6 +211,16 @@ def _basis(found: RunReport) -> Iterator[str]:
         )
 
 
+def _other_server(found: RunReport) -> Iterator[str]:
+    """That the baseline is of another server, in what differs."""
+    if found.baseline_differs:
+        named = listed([f"{one.what} {one.other}, not {one.one}" for one in found.baseline_differs])
+        yield (
+            f"Plain decode was recorded of another server ({named}): the verdict holds only if "
+            "that makes no difference to it."
+        )
+
+
 def _of_one_group(found: RunReport) -> str:
     return "" if found.groups < 2 else f" per group, of which there are {found.groups}"  # noqa: PLR2004 - several
 
@@ -280,11 +298,36 @@ def _first(found: RunReport) -> Iterator[str]:
     if first is None:
         return
     if first.change is Change.NOTHING:
-        yield "No single change that the data show would bring more than 1 %."
+        yield from _nothing(found, first)
         return
     yield f"Change first: {advice(first)}."
+    if first.change is Change.STEPS:
+        yield from _against_others(found, first)
+
+
+def _nothing(found: RunReport, first: Advice) -> Iterator[str]:
+    """That nothing is to be changed first, as far as is known."""
+    if not first.at_most:
+        yield "No single change that the data show would bring more than 1 %."
+        return
+    largest = _CHANGES[found.verdict.caps[0].change]
+    yield (
+        f"What to change first cannot be said without plain decode: {largest} can bring "
+        f"{percent(first.gain)} at most, and what a cheaper verify would bring is not known."
+    )
+
+
+def _against_others(found: RunReport, first: Advice) -> Iterator[str]:
+    """How sure it is that the setting to change to is the best."""
     for best in found.what_if.best:
-        if best.batch == first.batch and first.change is Change.STEPS and not best.clear:
+        if best.batch != first.batch:
+            continue
+        if best.setting != first.setting:
+            yield (
+                f"{setting(best.setting).capitalize()} may bring more, but that lies beyond what "
+                "was measured: measure it."
+            )
+        elif not best.clear:
             yield "It is not clear of all others: measure it before you trust it."
 
 
@@ -349,7 +392,9 @@ def _crossover(found: RunReport) -> Iterator[str]:
 
 
 def known_from(point: Point) -> str:
-    """How a point is known: measured, or predicted, with the marks of its doubts."""
+    """How a point is known: measured, given, or predicted, with the marks of its doubts."""
+    if point.plain_source is not None:
+        return _SOURCES[point.plain_source]
     if point.measured:
         return "measured"
     marks = ", ".join(MARKS[doubt] for doubt in Doubt if doubt in point.doubts)

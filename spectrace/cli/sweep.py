@@ -24,7 +24,7 @@ from spectrace.cli.page_options import MAX_SIZE, MaxSizeOption, duration_option
 from spectrace.cli.progress import progress_on
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.cli.sweep_folder import LoadPlan, SweepFolder, SweepPlan, Turn, TurnRecord
-from spectrace.cli.sweep_load import CommandLoad, HttpLoad, LoadMaker, LoadResult
+from spectrace.cli.sweep_load import API_KEY, CommandLoad, HttpLoad, LoadMaker, LoadResult
 from spectrace.cli.sweep_prompts import Prompt, in_order, own_prompts, read_prompts
 from spectrace.cli.sweep_settings import PLAIN, Setting, settings_of, value_of
 from spectrace.cli.sweep_turn import Means, measure
@@ -66,9 +66,30 @@ def url_of(command: Sequence[str], url: str | None) -> str:
         host = "127.0.0.1" if host in _ANY_HOST else host
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
     full = url if "://" in url else f"http://{url}"
-    if not urlsplit(full).hostname:
-        raise typer.BadParameter(f"{url!r} is no address: write http://127.0.0.1:{_PORT}.")
+    try:
+        parts = urlsplit(full)
+        is_address = bool(parts.hostname) and parts.port != 0  # a port that is none is an error
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise typer.BadParameter(
+            f"{url!r} is no address: write http://127.0.0.1:{_PORT}.", param_hint="--url"
+        )
     return full.rstrip("/")
+
+
+def key_of(command: Sequence[str], key: str | None) -> str:
+    """What opens the server: as was given, else as its command says; empty where nothing does.
+
+    Raises:
+        BadParameter: It cannot stand in a header; it is not shown.
+    """
+    found = key or value_of(command, "--api-key") or ""
+    if not (found.isascii() and found.isprintable()) or " " in found:
+        raise typer.BadParameter(
+            "a key has letters, digits and signs alone, without spaces.", param_hint="--api-key"
+        )
+    return found
 
 
 def turns_of(settings: Sequence[Setting], rounds: int) -> list[Turn]:
@@ -80,11 +101,11 @@ def turns_of(settings: Sequence[Setting], rounds: int) -> list[Turn]:
     return found
 
 
-def load_of(plan: LoadPlan, prompts: Sequence[Prompt]) -> LoadMaker:
-    """What makes the load that a plan describes."""
+def load_of(plan: LoadPlan, prompts: Sequence[Prompt], key: str = "") -> LoadMaker:
+    """What makes the load that a plan describes, with the key that opens the server."""
     if plan.command is not None:
         command = plan.command
-        return lambda url, output: CommandLoad(command, url, output)
+        return lambda url, output: CommandLoad(command, url, output, key=key)
     return lambda url, _: HttpLoad(
         url,
         prompts,
@@ -92,6 +113,7 @@ def load_of(plan: LoadPlan, prompts: Sequence[Prompt]) -> LoadMaker:
         concurrency=plan.concurrency,
         max_tokens=plan.max_tokens,
         temperature=plan.temperature,
+        key=key,
     )
 
 
@@ -234,6 +256,16 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options of the command
             help="Where the server answers, if its command does not say.", show_default=False
         ),
     ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar=API_KEY,
+            metavar="KEY",
+            help="What opens the server, if its command does not say (--api-key there). Others "
+            "see a command line: the variable is safer.",
+            show_default=False,
+        ),
+    ] = None,
     start_timeout: Annotated[
         float,
         typer.Option(
@@ -280,7 +312,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options of the command
     means = Means(
         command=tuple(command),
         url=url_of(command, url),
-        load=load_of(plan, sent),
+        load=load_of(plan, sent, key_of(command, api_key)),
         options=options_of(timing, 1, None, method),
         start_timeout_s=start_timeout,
         max_bytes=max_size,

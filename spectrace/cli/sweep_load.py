@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -19,8 +19,9 @@ import requests
 from spectrace.attach.launched import end_group
 from spectrace.cli.sweep_prompts import Prompt
 from spectrace.errors import SpectraceError
-from spectrace.hidden import command_without_secrets, text_without_secrets
+from spectrace.hidden import HIDDEN, command_without_secrets, text_without_secrets
 
+API_KEY = "SPECTRACE_API_KEY"  # the variable that holds what opens a server
 _ANSWER_S = 1800.0  # one answer may take a while behind a queue
 _HEALTH_S = 5.0
 _NS_PER_S = 1e9
@@ -87,6 +88,7 @@ class HttpLoad:
         concurrency: How many are under way at a time.
         max_tokens: Tokens to generate where a prompt does not say.
         temperature: Of sampling; 0 is greedy.
+        key: What opens the server, `--api-key` of its command; empty where nothing does.
     """
 
     def __init__(  # noqa: PLR0913 - what makes a load
@@ -98,12 +100,14 @@ class HttpLoad:
         concurrency: int,
         max_tokens: int,
         temperature: float = 0.0,
+        key: str = "",
     ) -> None:
         self._url = url
         self._prompts = prompts
         self._warm_up = warm_up
         self._max_tokens = max_tokens
         self._temperature = temperature
+        self._key = key
         self._lock = threading.Lock()
         self._next = self._answered = 0
         self._begin_ns: int | None = None
@@ -170,11 +174,13 @@ class HttpLoad:
     def _work(self) -> None:
         with requests.Session() as session:
             session.trust_env = False  # a proxy must not stand between us and a server here
+            if self._key:
+                session.headers["Authorization"] = f"Bearer {self._key}"
             try:
                 while (prompt := self._take()) is not None:
                     self._note(self._ask(session, prompt))
             except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-                self._problem = self._problem or f"A request failed: {_why(error)}."
+                self._problem = self._problem or f"A request failed: {_why(error, self._key)}."
                 self._stopped = True
 
     def _take(self) -> Prompt | None:
@@ -221,11 +227,12 @@ class CommandLoad:
             SPECTRACE_URL does.
         url: Address of the server.
         output: Where its output goes.
+        key: What opens the server, for the variable SPECTRACE_API_KEY; empty where nothing does.
     """
 
-    def __init__(self, command: str, url: str, output: Path) -> None:
+    def __init__(self, command: str, url: str, output: Path, *, key: str = "") -> None:
         self._command = [part.replace("{url}", url) for part in shlex.split(command)]
-        self._url = url
+        self._variables = {"SPECTRACE_URL": url, **({API_KEY: key} if key else {})}
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
         self._begin_ns = self._end_ns = 0
@@ -238,7 +245,7 @@ class CommandLoad:
         """
         self._begin_ns = time.time_ns()
         with self._output.open("wb") as output:
-            self._process = _started(self._command, self._url, output)
+            self._process = _started(self._command, self._variables, output)
 
     @property
     def pid(self) -> int | None:
@@ -281,14 +288,16 @@ class CommandLoad:
         return LoadResult(begin_ns=self._begin_ns + edge_ns, end_ns=self._end_ns - edge_ns)
 
 
-def _started(command: Sequence[str], url: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
+def _started(
+    command: Sequence[str], variables: Mapping[str, str], output: IO[bytes]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SPECTRACE_URL": url},
+            env={**os.environ, **variables},
             start_new_session=True,  # Ctrl-C is ours to pass on
         )
     except OSError as error:
@@ -319,11 +328,15 @@ def _health(url: str) -> int | None:
         return 0  # somebody, who does not answer in time or not in HTTP
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, key: str) -> str:
     response = getattr(error, "response", None)
-    if response is not None:
-        return f"status {response.status_code}, {response.text[:200].strip()!r}"
-    return f"{type(error).__name__}, {text_without_secrets(str(error))[:200]}"
+    if response is None:
+        return f"{type(error).__name__}, {text_without_secrets(str(error))[:200]}"
+    said = text_without_secrets(response.text.replace(key, HIDDEN) if key else response.text)
+    why = f"status {response.status_code}, {said[:200].strip()!r}"
+    if response.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        why += f"; if it wants a key, name that in {API_KEY} or with --api-key"
+    return why
 
 
 LoadMaker = Callable[[str, Path], Load]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +63,8 @@ def import_files(paths: Sequence[Path], progress: Callable[[int], None]) -> Impo
         for share in shares:
             _add(kernels, name, share.device.times)
     pids = {name: parts[0].pid for name, parts in processes.items()}
-    run = _run(files, ranks, pids)
+    hosts = {name: _host_of(parts[0], files) for name, parts in processes.items()}
+    run = _run(files, ranks, pids, hosts)
     cycles = cycles_of(run.run_id, ranks, faults)
     if not cycles:
         raise SpectraceError(_nothing(paths))
@@ -157,18 +158,32 @@ def _add(
         total.kernels += time.kernels
 
 
-def _run(files: Sequence[TraceFile], ranks: Sequence[RankTurns], pids: dict[str, int]) -> Run:
+def _host_of(process: ProcessTrace, files: Sequence[TraceFile]) -> str:
+    """The machine of a process, as the file says in which it is; empty where it says nothing."""
+    return next(file.host for file in files if any(process is one for one in file.processes))
+
+
+def _run(
+    files: Sequence[TraceFile],
+    ranks: Sequence[RankTurns],
+    pids: Mapping[str, int],
+    hosts: Mapping[str, str],
+) -> Run:
     """What the traces say of their run; its id comes of what is in them."""
     extents = sorted(
         (rank.rank, turn.start_ns, turn.end_ns) for rank in ranks for turn in rank.turns
     )
     names = sorted(rank.rank for rank in ranks)
+    host = next((hosts[name] for name in names if hosts[name]), "")
     return Run(
         run_id=hashlib.sha256(repr(extents).encode()).hexdigest()[:_HEX_DIGITS],
-        host=next((file.host for file in files if file.host), ""),
+        host=host,
         server_pid=min((pid for pid in pids.values() if pid), default=0),
         command=(),
-        ranks=tuple(Rank(name=name, pid=pids[name]) for name in names),
+        ranks=tuple(
+            Rank(name=name, pid=pids[name], host="" if hosts[name] == host else hosts[name])
+            for name in names
+        ),
         anchor_unix_ns=0,
         anchor_monotonic_ns=0,
         engine=f"a trace of {' and '.join(sorted({file.source for file in files}))}",

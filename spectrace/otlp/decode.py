@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -284,13 +284,19 @@ def _read_run_id(attributes: Attributes) -> str:
 def _read_run(attributes: Attributes) -> Run:
     ranks = attributes.texts(names.RUN_RANKS)
     pids = attributes.integers(names.RUN_RANK_PIDS, high=MAX_INT32)
-    _check_lengths(len(ranks), pids)
+    hosts = ("",) * len(ranks)
+    if names.RUN_RANK_HOSTS in attributes:
+        hosts = attributes.texts(names.RUN_RANK_HOSTS)
+    _check_lengths(len(ranks), pids, hosts)
     return Run(
         run_id=_read_run_id(attributes),
         host=attributes.text(names.HOST_NAME),
         server_pid=attributes.integer(names.PROCESS_PID, high=MAX_INT32),
         command=attributes.texts(names.PROCESS_COMMAND_ARGS, MAX_ARGUMENT),
-        ranks=tuple(Rank(name=name, pid=pid) for name, pid in zip(ranks, pids, strict=True)),
+        ranks=tuple(
+            Rank(name=name, pid=pid, host=host)
+            for name, pid, host in zip(ranks, pids, hosts, strict=True)
+        ),
         anchor_unix_ns=attributes.integer(names.ANCHOR_UNIX_NS),
         anchor_monotonic_ns=attributes.integer(names.ANCHOR_MONOTONIC_NS),
         engine=attributes.text(names.ENGINE),
@@ -352,6 +358,6 @@ def _linked_spans(links: Iterable[Span.Link]) -> dict[str, str]:
     return spans
 
 
-def _check_lengths(length: int, *arrays: tuple[int, ...]) -> None:
+def _check_lengths(length: int, *arrays: Sequence[object]) -> None:
     if any(len(array) != length for array in arrays):
         raise RefusedError("arrays that belong together differ in length")

@@ -69,7 +69,13 @@ class Resources(Generic[_Form]):
             names.ANCHOR_MONOTONIC_NS: run.anchor_monotonic_ns,
             names.RUN_RANKS: as_texts([rank.name for rank in run.ranks]),
             names.RUN_RANK_PIDS: [rank.pid for rank in run.ranks],
+            **self._rank_hosts(run),
         }
+
+    @staticmethod
+    def _rank_hosts(run: Run) -> dict[str, Value]:
+        hosts = [rank.host for rank in run.ranks]
+        return {names.RUN_RANK_HOSTS: as_texts(hosts)} if any(hosts) else {}
 
     def _common(self, run: Run, lane: Lane, *place: str) -> dict[str, Value]:
         instance = "/".join((run.host, run.run_id, *place))

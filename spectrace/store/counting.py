@@ -1,8 +1,4 @@
-"""Counts all cycles and requests of a run by what they have in common, each in its newest version.
-
-One number stands for the columns by which is grouped, bit by bit: a database groups by one number
-several times as fast as by ten.
-"""
+"""Counts all cycles and requests of a run by what they have in common, in their newest versions."""
 
 # ruff: noqa: S608 - the names of tables and databases in the queries are our own
 
@@ -18,15 +14,25 @@ from spectrace.measures import KINDS, MODES, WARM_UP_CYCLES
 from spectrace.model import CycleKind
 from spectrace.store.columns import Batch
 from spectrace.store.database import Database
+from spectrace.store.tally import (
+    ALIKE,
+    OF_ROW,
+    SETTING,
+    TIMED,
+    UNKNOWN,
+    Known,
+    folded,
+    packed,
+    stretches,
+    summed,
+    width,
+)
 
 BLOCKS = 200  # equal stretches of a group, for what changes over time
-_CHUNK = 1_000_000  # ids that are counted at once: as many DuckDB joins without a hash table
+_CHUNK = 500_000  # ids that are counted at once
+_ROWS = 1_000_000  # requests that are, about
 _FEWEST = 25  # cycles of a block
 _SPARSE = 64  # numbers for each cycle, above which these are no count
-# How many bits each column has; what would need more is as large as they allow.
-_ALIKE = {"block": 8, "kind": 3, "steps": 10, "topk": 9, "draft_tokens": 12, "batch": 14}
-_TIMED = {"mode": 2, "timed": 1}
-_OF_ROW = {"correct": 13, "delivered": 13, "overshoot": 1, "health_check": 1}  # correct is one more
 # What a sender can get wrong: times before 1970 or after 2190, phases that end before they begin or
 # last for more than ten days, cycles that take no time.
 SOUND = (
@@ -38,12 +44,21 @@ _DECODING = tuple(KINDS.index(kind) for kind in (CycleKind.SPECULATIVE, CycleKin
 
 
 class Group(NamedTuple):
-    """A group of ranks: its name, the numbers of its cycles, and how many versions there are."""
+    """A group of ranks.
+
+    Attributes:
+        name: Its name.
+        first_n: The lowest number of its cycles.
+        last_n: The highest.
+        versions: How many versions of cycles there are.
+        files: The lowest and the highest number in each file that has any.
+    """
 
     name: str
     first_n: int
     last_n: int
     versions: int
+    files: Mapping[str, tuple[int, int]]
 
 
 class Counts(NamedTuple):
@@ -64,6 +79,14 @@ class Counts(NamedTuple):
     unknown_cycles: int
 
 
+class _Chunk(NamedTuple):
+    """A stretch of ids of one file."""
+
+    name: str
+    low: int
+    high: int
+
+
 class Counting:
     """Counts the cycles of one run in several files.
 
@@ -80,37 +103,31 @@ class Counting:
         self._database = database
         self._names = names
         self._run_id = run_id
+        self._usual: int | None = None  # how the first rank was timed, in most cycles
         self.groups = self._find_groups()
 
-    def counts(self) -> Counts:
-        """Counts everything."""
+    def counts(self) -> Counts | None:
+        """Counts everything; None where there are no cycles, but for warm-up."""
         cycles: list[Batch] = []
         rows: list[Batch] = []
-        for place, group in enumerate(self.groups):
-            seen = _Seen(group)
-            warm_until = self._warm_until(group)
-            for name, low, high in self._chunks():
-                but = self._but(name, low, high)
-                if self._note_older(name, group, seen, low, high):
-                    but += " AND id NOT IN (SELECT id FROM older_versions)"
-                chosen = self._chosen(name, group, warm_until, but)
-                bounds = [low, high, group.name]
-                for found, query in (
-                    (cycles, self._cycles_query(name, chosen, low, high)),
-                    (rows, self._rows_query(name, chosen)),
-                ):
-                    batch = self._database.columns(query, bounds)
-                    batch["group"] = np.full(len(batch["alike"]), place, dtype=np.int64)
-                    found.append(batch)
-        counted = _folded(
-            cycles, {"alike": _ALIKE, "how": _TIMED}, ("cycles", "total_ns", "unknown")
-        )
+        seen = [_Seen(group, self._warm_until(group)) for group in self.groups]
+        for chunk in self._chunks():
+            how = self._how(chunk)
+            known = Known(chunk.high - chunk.low + 1)
+            for place, group in enumerate(self.groups):
+                at, found = seen[place].counting(self._cycles(chunk, group))
+                if len(at):
+                    alike = stretches(_keys(found, how[at], group))
+                    cycles.append(summed(found, alike, place))
+                    known.note(at, alike, place)
+            rows += self._rows(chunk, known)
+        if not cycles:
+            return None
+        counted = folded(cycles, {"key": ALIKE | TIMED})
         counted["timed"] = counted["timed"].astype(np.bool_)
         unknown = counted.pop("unknown")[np.isin(counted["kind"], _DECODING)]
         return _told_apart(
-            counted,
-            _folded(rows, {"alike": _ALIKE, "what": _OF_ROW}, ("rows",)),
-            int(unknown.sum()),
+            counted, folded(rows, {"alike": ALIKE, "what": OF_ROW}), int(unknown.sum())
         )
 
     def _find_groups(self) -> list[Group]:
@@ -122,15 +139,17 @@ class Counting:
                 "GROUP BY group_name",
                 [self._run_id],
             )
-            for one in map(Group, *(columns[key].tolist() for key in columns)):
-                other = found.get(one.name, one._replace(versions=0))
-                found[one.name] = Group(
-                    one.name,
-                    min(one.first_n, other.first_n),
-                    max(one.last_n, other.last_n),
-                    one.versions + other.versions,
+            rows = zip(*(columns[key].tolist() for key in columns), strict=True)
+            for group, first_n, last_n, versions in rows:
+                other = found.get(group, Group(group, first_n, last_n, 0, {}))
+                found[group] = Group(
+                    group,
+                    min(first_n, other.first_n),
+                    max(last_n, other.last_n),
+                    versions + other.versions,
+                    {**other.files, name: (first_n, last_n)},
                 )
-        return sorted(found.values())
+        return [found[name] for name in sorted(found)]
 
     def _warm_until(self, group: Group) -> int:
         """The number from which cycles count."""
@@ -145,115 +164,86 @@ class Counting:
         first = sorted(found)[: WARM_UP_CYCLES + 1]
         return first[-1] if len(first) > WARM_UP_CYCLES else first[-1] + 1
 
-    def _chunks(self) -> Iterator[tuple[str, int, int]]:
-        """Files and ids, the newest first, so that a newer version is met before an older one."""
+    def _chunks(self) -> Iterator[_Chunk]:
+        """The newest first, so that a newer version is met before an older one."""
         for name in reversed(self._names):
             low, high = self._database.ids(name)
             for begin in range(high, low - 1, -_CHUNK):
-                yield name, max(low, begin - _CHUNK + 1), begin
+                yield _Chunk(name, max(low, begin - _CHUNK + 1), begin)
 
-    def _note_older(self, name: str, group: Group, seen: _Seen, low: int, high: int) -> bool:
-        """Notes which of these ids are older versions of cycles; whether there are any."""
-        columns = self._database.columns(
-            f"SELECT id, number FROM {name}.cycles "
-            "WHERE run_id = ? AND group_name = ? AND number >= 0 AND id BETWEEN ? AND ?",
-            [self._run_id, group.name, low, high],
-        )
-        older = seen.older(columns["id"], columns["number"])
-        if older:
-            self._database.note("older_versions", ("id",), [(key,) for key in older])
-        return bool(older)
+    def _cycles(self, chunk: _Chunk, group: Group) -> Batch:
+        """All versions of the cycles of a group.
 
-    def _but(self, name: str, low: int, high: int) -> str:
-        """The condition that leaves out impossible times; looking is cheaper than leaving out."""
-        wrong = self._database.columns(
-            f"SELECT count(*) AS wrong FROM {name}.cycles "
-            f"WHERE id BETWEEN ? AND ? AND NOT ({SOUND_CYCLE})",
-            [low, high],
-        )
-        return f" AND {SOUND_CYCLE}" if wrong["wrong"][0] else ""
-
-    def _chosen(self, name: str, group: Group, warm_until: int, but: str) -> str:
-        """The cycles that count, of one range of ids and one group: parameters 1 to 3."""
-        run_id = self._run_id.replace("'", "''")
-        blocks = max(1, min(BLOCKS, group.versions // _FEWEST))
-        length = -(-(group.last_n - group.first_n + 1) // blocks)
+        `at` is the place of the id in the chunk, `took_ns` below 0 where the times are impossible.
+        """
         fields = {
-            "block": f"(number - {group.first_n}) // {length}",
             "kind": code("kind", [kind.value for kind in KINDS]),
             "batch": "batch_size",
+            "unknown": "(NOT has_requests)::BIGINT",
         }
-        return (
-            f"SELECT id, {_packed(_ALIKE, fields)} AS alike, number, end_ns - start_ns AS took_ns, "
-            f"has_requests FROM {name}.cycles WHERE run_id = '{run_id}' AND group_name = $3 "
-            f"AND number >= {warm_until} AND id BETWEEN $1 AND $2{but}"
+        setting = packed(SETTING | UNKNOWN, fields, ["kind", "unknown"])
+        found = self._database.columns(
+            f"SELECT id - {chunk.low} AS at, number, {setting} AS setting, "
+            f"CASE WHEN {SOUND_CYCLE} THEN end_ns - start_ns ELSE -1 END AS took_ns "
+            f"FROM {chunk.name}.cycles "
+            "WHERE run_id = ? AND group_name = ? AND number >= 0 AND id BETWEEN ? AND ?",
+            [self._run_id, group.name, chunk.low, chunk.high],
         )
+        found["unknown"] = found["setting"] & 1  # a column less to fetch, which is what takes time
+        found["setting"] >>= 1
+        return found
 
-    def _cycles_query(self, name: str, chosen: str, low: int, high: int) -> str:
-        """Counts cycles; almost all were timed alike, and only the others are looked up."""
-        late = "late_switch" if self._database.has(name, "ranks", "late_switch") else "false"
+    def _how(self, chunk: _Chunk) -> NDArray[np.int64]:
+        """How the first rank of each id was timed; almost all alike, so that few are fetched."""
+        late = "late_switch" if self._database.has(chunk.name, "ranks", "late_switch") else "false"
         fields = {
             "mode": code("mode", [mode.value for mode in MODES]),
             "timed": f"(NOT (incomplete OR ended_idle OR {late}))::BIGINT",
         }
         first = (
-            f"SELECT id, {_packed(_TIMED, fields)} AS how FROM {name}.ranks "
-            f"WHERE place = 0 AND id BETWEEN {low} AND {high}"
+            f"SELECT id - {chunk.low} AS at, {packed(TIMED, fields, TIMED)} AS how "
+            f"FROM {chunk.name}.ranks WHERE place = 0 AND id BETWEEN {chunk.low} AND {chunk.high}"
         )
-        usual = self._database.columns(
-            f"SELECT how FROM ({first}) GROUP BY how ORDER BY count(*) DESC LIMIT 1", []
-        )["how"].tolist()
-        most = int(usual[0]) if usual else 0
-        return (
-            f"SELECT alike, coalesce(how, {most}) AS how, count(*) AS cycles, "
-            "sum(took_ns)::BIGINT AS total_ns, "
-            "sum((NOT has_requests)::BIGINT)::BIGINT AS unknown, "
-            "min(number) AS first_n, max(number) AS last_n "
-            f"FROM ({chosen}) c LEFT JOIN (SELECT * FROM ({first}) WHERE how <> {most}) r "
-            "ON c.id = r.id GROUP BY ALL"
-        )
+        if self._usual is None:
+            usual = self._database.columns(
+                f"SELECT how FROM ({first}) GROUP BY how ORDER BY count(*) DESC LIMIT 1", []
+            )["how"].tolist()
+            self._usual = int(usual[0]) if usual else 0
+        found = np.full(chunk.high - chunk.low + 1, self._usual, dtype=np.int64)
+        others = self._database.columns(f"SELECT * FROM ({first}) WHERE how <> {self._usual}", [])
+        found[others["at"]] = others["how"]
+        return found
 
-    def _rows_query(self, name: str, chosen: str) -> str:
+    def _rows(self, chunk: _Chunk, known: Known) -> Iterator[Batch]:
+        """The requests of the cycles that count, some ids at a time."""
+        [count] = self._database.columns(
+            f"SELECT count(*) AS rows FROM {chunk.name}.requests WHERE id BETWEEN ? AND ?",
+            [chunk.low, chunk.high],
+        )["rows"].tolist()
+        most = (1 << OF_ROW["correct"]) - 2
         fields = {
-            "correct": "coalesce(correct_drafts, -1) + 1",
+            "correct": f"CASE WHEN correct_drafts BETWEEN 0 AND {most} THEN correct_drafts + 1 "
+            f"WHEN correct_drafts > {most} THEN {most + 1} ELSE 0 END",
             "delivered": "output_tokens",
             "overshoot": "overshoot::BIGINT",
             "health_check": "health_check::BIGINT",
         }
-        return (
-            f"SELECT alike, {_packed(_OF_ROW, fields)} AS what, count(*) AS rows "
-            f"FROM ({chosen}) c JOIN {name}.requests r ON c.id = r.id "
-            "WHERE r.id BETWEEN $1 AND $2 GROUP BY ALL"
-        )
+        wide = width(OF_ROW)
+        what = packed(OF_ROW, fields, ["correct", "overshoot", "health_check"])
+        length = max(1, _CHUNK * _ROWS // max(_ROWS, count))
+        for low in range(chunk.low, chunk.high + 1, length):
+            rows = self._database.columns(
+                f"SELECT (id - {chunk.low}) * {1 << wide} + {what} AS packed "
+                f"FROM {chunk.name}.requests WHERE id BETWEEN ? AND ?",
+                [low, min(chunk.high, low + length - 1)],
+            )["packed"]
+            yield known.counted(rows >> wide, rows & ((1 << wide) - 1))
 
 
 def code(column: str, words: Sequence[str]) -> str:
     """The place of a text in a list, in SQL; of none of them the last."""
     cases = " ".join(f"WHEN '{word}' THEN {place}" for place, word in enumerate(words))
     return f"CASE {column} {cases} ELSE {len(words) - 1} END"
-
-
-def _packed(bits: Mapping[str, int], fields: Mapping[str, str]) -> str:
-    """Several columns in one number, in SQL.
-
-    Args:
-        bits: How many each has, the highest first.
-        fields: What stands for a column that is not itself one of the table.
-    """
-    packed = "0::BIGINT"
-    for name, wide in bits.items():
-        most = (1 << wide) - 1
-        packed = f"({packed} * {1 << wide} + greatest(0, least({fields.get(name, name)}, {most})))"
-    return packed
-
-
-def _unpacked(packed: NDArray[np.int64], bits: Mapping[str, int]) -> Batch:
-    """The columns in such numbers."""
-    found: Batch = {}
-    for name, wide in reversed(list(bits.items())):
-        found[name] = packed & ((1 << wide) - 1)
-        packed = packed >> wide
-    return found
 
 
 class _Seen:
@@ -264,19 +254,34 @@ class _Seen:
 
     Args:
         group: The group.
+        warm_until: The number from which its cycles count.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, warm_until: int) -> None:
         length = group.last_n - group.first_n + 1
-        dense = length <= _SPARSE * group.versions + _CHUNK
+        dense = length <= _SPARSE * group.versions
         self._first_n = group.first_n
+        self._warm_until = warm_until
         self._bits = np.zeros(length, dtype=np.bool_) if dense else None
         self._numbers: set[int] = set()
 
-    def older(self, ids: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[int]:
-        """The ids of older versions among cycles that came before all that were met."""
-        order = np.argsort(ids)
-        ids, numbers = ids[order], numbers[order]
+    def counting(self, cycles: Batch) -> tuple[NDArray[np.int64], Batch]:
+        """Those that count of cycles that came before all that were met: their `at`, and the rest.
+
+        Without older versions, warm-up and impossible times; in the order of their ids.
+        """
+        at = cycles.pop("at")
+        if (np.diff(at) < 0).any():
+            order = np.argsort(at, kind="stable")
+            at, cycles = at[order], {key: column[order] for key, column in cycles.items()}
+        counts = ~self._older(cycles["number"])
+        counts &= (cycles["number"] >= self._warm_until) & (cycles["took_ns"] >= 0)
+        if counts.all():
+            return at, cycles
+        return at[counts], {key: column[counts] for key, column in cycles.items()}
+
+    def _older(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which are older versions; they are in the order in which they came."""
         if self._bits is None:
             old = np.array([number in self._numbers for number in numbers.tolist()], dtype=np.bool_)
             self._numbers.update(numbers.tolist())
@@ -285,38 +290,18 @@ class _Seen:
             self._bits[numbers - self._first_n] = True
         if (np.diff(numbers) <= 0).any():
             _, newest = np.unique(numbers[::-1], return_index=True)
-            repeated = np.ones(len(ids), dtype=np.bool_)
-            repeated[len(ids) - 1 - newest] = False
+            repeated = np.ones(len(numbers), dtype=np.bool_)
+            repeated[len(numbers) - 1 - newest] = False
             old |= repeated
-        return [int(key) for key in ids[old]]
+        return old
 
 
-def _folded(
-    parts: Sequence[Batch], packed: Mapping[str, Mapping[str, int]], sums: Sequence[str]
-) -> Batch:
-    """Counts of several chunks put together: rows with the same key become one.
-
-    Args:
-        parts: As the database gave them.
-        packed: The columns that hold several, and how these are packed.
-        sums: What is added up.
-    """
-    joined = {key: np.concatenate([np.asarray(part[key]) for part in parts]) for key in parts[0]}
-    table = np.stack([joined[key] for key in ("group", *packed)], axis=1)
-    unique, places = np.unique(table, axis=0, return_inverse=True)
-    places = places.reshape(-1)
-    folded: Batch = {"group": unique[:, 0].copy()}
-    for at, bits in enumerate(packed.values(), 1):
-        folded |= _unpacked(unique[:, at], bits)
-    for key in sums:
-        folded[key] = np.zeros(len(unique), dtype=np.int64)
-        np.add.at(folded[key], places, joined[key].astype(np.int64))
-    if "first_n" in joined:
-        folded["first_n"] = np.full(len(unique), np.iinfo(np.int64).max)
-        folded["last_n"] = np.full(len(unique), np.iinfo(np.int64).min)
-        np.minimum.at(folded["first_n"], places, joined["first_n"])
-        np.maximum.at(folded["last_n"], places, joined["last_n"])
-    return folded
+def _keys(cycles: Batch, how: NDArray[np.int64], group: Group) -> NDArray[np.int64]:
+    """All by which cycles are told apart, `ALIKE` and `TIMED`, packed."""
+    blocks = max(1, min(BLOCKS, group.versions // _FEWEST))
+    length = -(-(group.last_n - group.first_n + 1) // blocks)
+    block = (cycles["number"] - group.first_n) // length
+    return (((block << width(SETTING)) | cycles["setting"]) << width(TIMED)) | how
 
 
 def _told_apart(cycles: Batch, every: Batch, unknown: int) -> Counts:

@@ -31,14 +31,14 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
     """
     counting = Counting(database, names, run.run_id)
     counted = counting.counts() if counting.groups else None
-    if counted is None or not len(counted.cycles["cycles"]):
+    if counted is None:
         raise SpectraceError(
             f"There are no cycles of the run {run.run_id[:8]} to report on, but for warm-up: "
             "record it while the server answers requests."
         )
     ranks = max(1, len(run.ranks) // len(counting.groups))
     most = min(sample, max(_LEAST, _PHASE_ROWS // (_PHASES * ranks)))
-    sampling = Sampling(database, names, run.run_id, counting.groups)
+    sampling = Sampling(database, run.run_id, counting.groups)
     tables = sampling.tables(plan(counted.cycles, most))
     return Measures(
         run=run,

@@ -33,18 +33,23 @@ def measure_recording(path: Path, run_id: str = "", sample: int = SAMPLE) -> Mea
         return measure(database, names, _chosen_run(database, names, path, run_id), sample)
 
 
-def runs_of(path: Path, kind: CycleKind | None = None) -> dict[str, int]:
-    """The ids of the runs of a recording with their cycles, the one with the most first.
+def runs_of(path: Path, kind: CycleKind | None = None) -> tuple[str, ...]:
+    """The ids of the runs of a recording, the one with the most cycles first.
 
     Args:
         path: As of `measure_recording`.
-        kind: Cycles of this kind alone; of any kind if not given. Runs without any are left out.
+        kind: Cycles of this kind alone; of any kind if not given. Of several runs those without
+            any are left out.
 
     Raises:
         SpectraceError: There is no such recording.
     """
     with _opened(path) as (database, names):
-        return dict(_cycles(database, names, kind).most_common())
+        known = {run.run_id for name in names for run in database.runs(name)}
+        if kind is None and len(known) == 1:  # to count takes longer the longer it is
+            return tuple(known)
+        counts = _cycles(database, names, kind)
+    return tuple(run_id for run_id, _ in counts.most_common())
 
 
 @contextmanager
@@ -75,11 +80,13 @@ def _cycles(
 
 
 def _chosen_run(database: Database, names: Sequence[str], path: Path, run_id: str) -> Run:
-    counts = _cycles(database, names)
     known = {run.run_id: run for name in names for run in database.runs(name)}
     fitting = [key for key in known if key.startswith(run_id)]
     if not fitting:
         raise SpectraceError(
             f"{path} has no run {run_id}: it has {', '.join(key[:8] for key in known) or 'none'}."
         )
+    if len(fitting) == 1:
+        return known[fitting[0]]
+    counts = _cycles(database, names)
     return known[max(fitting, key=lambda key: counts[key])]

@@ -33,16 +33,12 @@ class Sampling:
 
     Args:
         database: To which the files are attached.
-        names: As what.
         run_id: The run.
         groups: Its groups, by their places.
     """
 
-    def __init__(
-        self, database: Database, names: Sequence[str], run_id: str, groups: Sequence[Group]
-    ) -> None:
+    def __init__(self, database: Database, run_id: str, groups: Sequence[Group]) -> None:
         self._database = database
-        self._names = names
         self._run_id = run_id
         self._groups = groups
 
@@ -61,17 +57,15 @@ class Sampling:
 
     def _window(self, number: int, window: Window) -> Iterator[dict[str, Batch]]:
         """The rows of a window from every file that holds newest versions of its cycles."""
+        group = self._groups[window.group]
         newest: dict[int, tuple[int, str]] = {}
-        for name in self._names:
+        for name, (first_n, last_n) in group.files.items():
+            if last_n < window.first_n or window.last_n < first_n:
+                continue
             columns = self._database.columns(
                 f"SELECT number, max(id) AS id FROM {name}.cycles WHERE run_id = ? "
                 f"AND group_name = ? AND number BETWEEN ? AND ? AND {SOUND_CYCLE} GROUP BY number",
-                [
-                    self._run_id,
-                    self._groups[window.group].name,
-                    window.first_n,
-                    window.last_n,
-                ],
+                [self._run_id, group.name, window.first_n, window.last_n],
             )
             for n, key in zip(columns["number"].tolist(), columns["id"].tolist(), strict=True):
                 if n not in newest or newest[n][0] < key:
@@ -79,15 +73,22 @@ class Sampling:
         for name in dict.fromkeys(name for _, name in newest.values()):
             ids = sorted(key for key, place in newest.values() if place == name)
             yield {
-                table: self._database.columns(
-                    f"SELECT {self._columns(name, table, number, window.group)} "
-                    f"FROM {name}.{'requests' if table == 'rows' else table} "
-                    "WHERE id BETWEEN ? AND ? AND id IN (SELECT unnest(?::BIGINT[]))"
-                    f"{f' AND {SOUND}' if table == 'phases' else ''}",
-                    [ids[0], ids[-1], ids],
+                table: self._rows(
+                    name, table, self._columns(name, table, number, window.group), ids
                 )
                 for table in ("cycles", "ranks", "phases", "rows")
             }
+
+    def _rows(self, name: str, table: str, columns: str, ids: Sequence[int]) -> Batch:
+        """Columns of the rows of some cycles, whose ids ascend."""
+        query = (
+            f"SELECT {columns} FROM {name}.{'requests' if table == 'rows' else table} "
+            f"WHERE id BETWEEN ? AND ?{f' AND {SOUND}' if table == 'phases' else ''}"
+        )
+        if ids[-1] - ids[0] + 1 == len(ids):  # a list of them would take longer than the rest
+            return self._database.columns(query, [ids[0], ids[-1]])
+        query += " AND id IN (SELECT unnest(?::BIGINT[]))"
+        return self._database.columns(query, [ids[0], ids[-1], list(ids)])
 
     def _columns(self, name: str, table: str, window: int, group: int) -> str:
         def known(of: str, column: str, otherwise: str = str(NONE)) -> str:

@@ -86,6 +86,15 @@ def test_acceptance_and_the_cost_of_verify(page: Page, viewed: Paged) -> None:
     expect(page.get_by_text(re.compile(r"verify takes 22\.50.* ms and 1\.03"))).to_be_visible()
 
 
+def test_the_gaps_of_the_device_and_what_is_left_out(page: Page, viewed: Paged) -> None:
+    """0.42 ms from the end of a cycle's last phase to the next cycle's first; ten of warm-up."""
+    open_verdict(page, viewed)
+    rows = page.get_by_role("region", name="Gaps on the device").locator("tbody tr")
+    between = rows.filter(has_text="draft extend \u2192 draft of the next")
+    expect(between.locator("td").nth(1)).to_contain_text(re.compile(r"^0\.42"))
+    expect(page.get_by_text("Left out: 10 cycles of warm-up, 0 rows of overshoot")).to_be_visible()
+
+
 def test_steps_are_tried_by_keys_and_stay_in_the_address(page: Page, viewed: Paged) -> None:
     """End and Left go to other settings; figures, flags and a reload follow."""
     open_verdict(page, viewed, "&setting=5-1-6")

@@ -32,9 +32,11 @@ class TraceOf:
 
     Attributes:
         events: Its events; times in µs from `BASE_NS`.
+        host: The machine that it names; none if empty.
     """
 
     def __init__(self, pid: int | str = PID) -> None:
+        self.host = ""
         self.events: list[dict[str, Any]] = []
         self._pid = pid
         self._correlation = 0
@@ -93,6 +95,7 @@ class TraceOf:
         """The file as Kineto writes it: head first, a key to a line, the name of it at the end."""
         head = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}
         head |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS}
+        head |= {"host_name": self.host} if self.host else {}
         lines = json.dumps(head, indent=2)[:-2]
         events = ",\n".join(json.dumps(event, indent=2) for event in self.events)
         return f'{lines},\n  "traceEvents": [\n{events}\n  ],"traceName": "/tmp/trace.json" }}'

@@ -121,6 +121,36 @@ def test_a_baseline_from_another_recording(recording: Path, tmp_path: Path) -> N
     assert "no_baseline" in unknown["gaps"]
 
 
+def test_a_baseline_of_another_server_is_told_from_this_one(tmp_path: Path) -> None:
+    """By engine and release, machine, ranks and model; what a run does not say makes none."""
+    command = ("python", "-m", "sglang.launch_server", "--model-path", "/models/a")
+    here = replace(run_of(1), command=command)
+    there = replace(
+        run_of(2), engine="sglang 0.5.22", host="other", command=(*command[:-1], "/models/b")
+    )
+    silent = replace(run_of(1), engine="", host="", command=())
+    path = record(tmp_path / "run.spectrace", [cycle_of(n, 1) for n in range(210)], here)
+    plains = [plain(number) for number in range(FIRST + 100)]
+    said_of = {
+        name: json.loads(said("report", path, "--json", "--baseline", file))
+        for name, run in (("here", here), ("there", there), ("silent", silent))
+        for file in [record(tmp_path / f"{name}.spectrace", plains, run)]
+    }
+    assert said_of["here"]["baseline_differs"] == []
+    assert said_of["silent"]["baseline_differs"] == []
+    found = said_of["there"]
+    assert found["baseline_differs"] == [
+        {"what": "engine", "one": "sglang 0.5.23", "other": "sglang 0.5.22"},
+        {"what": "host", "one": "node", "other": "other"},
+        {"what": "ranks", "one": "1", "other": "2"},
+        {"what": "model", "one": "/models/a", "other": "/models/b"},
+    ]
+    assert (
+        "Plain decode was recorded of another server (engine sglang 0.5.22, not sglang 0.5.23, "
+        "host other, not node, ranks 2, not 1 and model /models/b, not /models/a)"
+    ) in " ".join(found["sentences"])
+
+
 def test_markdown_can_be_pasted(recording: Path) -> None:
     """Tables with as many cells in every row, versions and settings, and no secret."""
     text = said("report", recording, "--markdown")
@@ -214,6 +244,34 @@ def test_a_prediction_needs_something_to_predict(recording: Path) -> None:
     """Steps, or a prediction to check."""
     with pytest.raises(SpectraceError, match="--steps"):
         said("predict", recording)
+
+
+def test_where_a_prediction_goes_is_looked_at_before_any_work(tmp_path: Path) -> None:
+    """The run is not there either, and comes second."""
+    with pytest.raises(SpectraceError, match="there is no folder"):
+        said("predict", tmp_path / "no", "--steps", 2, "-o", tmp_path / "none" / "two.json")
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (("-o", "two.json"), "--output is"),
+        (("--batch", "2"), "--batch is"),
+        (("--assume", "verify_ms=3", "-o", "x"), "--output and --assume are"),
+    ],
+)
+def test_a_check_makes_no_prediction(tmp_path: Path, more: tuple[str, ...], named: str) -> None:
+    """What is for a new one is refused beside it."""
+    with pytest.raises(SpectraceError, match=f"{named} for a new prediction"):
+        said("predict", tmp_path / "run", "--check", tmp_path / "kept.json", *more)
+
+
+def test_why_a_tree_says_nothing_of_other_steps(tmp_path: Path) -> None:
+    """And how to find out."""
+    trees = [replace(cycle_of(number, 1), topk=4, draft_tokens=8) for number in range(210)]
+    path = record(tmp_path / "tree.spectrace", trees)
+    with pytest.raises(SpectraceError, match=r"drafts form trees there.*sweep --steps 2"):
+        said("predict", path, "--steps", 2)
 
 
 def test_a_page_at_work_is_asked_for_its_report(recording: Path) -> None:

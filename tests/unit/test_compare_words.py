@@ -5,19 +5,22 @@ from __future__ import annotations
 import io
 import json
 import re
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
+from spectrace.analysis.run_settings import options_in, setting_differences
 from spectrace.cli.compare import compared, names_of
 from spectrace.cli.compare_words import markdown, render
 from spectrace.cli.main import app
-from spectrace.cli.run_settings import options_in, setting_differences
 from spectrace.measures import Measures
 from spectrace.model import CycleKind
+from spectrace.store.store import CycleStore
 from tests.helpers.measured_run import RUN
 from tests.helpers.recorded import cycle_of, record, run_of
 from tests.unit.test_run_comparison import five, run, two
@@ -106,6 +109,34 @@ def test_recordings_are_compared_by_the_command(tmp_path: Path) -> None:
     assert found["names"] == ["before", "after"]
     assert found["comparison"]["cycle_ms"]["verdict"] == "same"
     assert found["settings"] == []
+
+
+def test_runs_of_one_recording_are_chosen_by_their_ids(tmp_path: Path) -> None:
+    """Each by an option of its own; where none is chosen the others are named."""
+    path = tmp_path / "two.spectrace"
+    later = replace(run_of(2), run_id="ab" * 16)
+    with closing(CycleStore(tmp_path / "store", retain_s=1e9, max_bytes=1 << 30)) as kept:
+        for run, cycles in ((run_of(2), 300), (later, 200)):
+            kept.put_run(run)
+            kept.add([replace(cycle_of(n, 2), run_id=run.run_id) for n in range(cycles)])
+        kept.save(path)
+    alone = record(tmp_path / "alone.spectrace", [cycle_of(n, 2) for n in range(300)], run_of(2))
+
+    def found(*arguments: object) -> dict[str, Any]:
+        done = CliRunner().invoke(app, ["compare", *map(str, arguments), "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)  # type: ignore[no-any-return]  # an object, as --json says
+
+    both = found(path, path, "--run", "0123", "--other-run", "abab")
+    assert both["run_ids"] == [run_of(2).run_id, later.run_id]
+    assert both["names"] == ["two 01234567", "two abababab"]
+    assert [side["of"] for side in both["comparison"]["sides"]] == [290, 190]
+    assert "other run" not in " ".join(both["sentences"])
+    usual = found(alone, path)
+    assert usual["run_ids"] == [run_of(2).run_id] * 2
+    assert "two has 1 other run (abababab)" in " ".join(usual["sentences"])
+    assert "choose one with --other-run" in " ".join(usual["sentences"])
+    assert found(alone, path, "--other-run", "ab")["run_ids"][1] == later.run_id
 
 
 def test_files_of_the_same_name_are_told_apart_by_their_folders() -> None:

@@ -48,6 +48,17 @@ def test_turns_of_two_ranks_at_one_time_are_one_cycle(tmp_path: Path) -> None:
     assert not found.faults.counts()
 
 
+def test_ranks_of_several_machines_are_told_apart(tmp_path: Path) -> None:
+    """The run is the first rank's machine's; a rank on another one says so."""
+    for place, host in enumerate(("one", "two", "one")):
+        trace = turns(newest, 2)
+        trace.host = host
+        trace.write(tmp_path / f"9-TP-{place}.trace.json")
+    found = import_files(sorted(tmp_path.iterdir()), lambda _: None).run
+    assert found.host == "one"
+    assert [rank.host for rank in found.ranks] == ["", "two", ""]
+
+
 def test_turns_that_are_unlike_are_not_one_cycle(tmp_path: Path) -> None:
     """Ranks of one group run the same batch; another size is another cycle, and is counted."""
     first = turns(newest, 2).write(tmp_path / "9-TP-0.trace.json")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from spectrace.errors import SpectraceError
 from spectrace.measures import KINDS, MODES, NONE, WARM_UP_CYCLES, Measures
 from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RequestRow, TimingMode
+from spectrace.store import counting
 from spectrace.store.measured import measure_recording
 from spectrace.store.store import CycleStore
 from spectrace.store.windows import WINDOW, plan
@@ -114,6 +115,32 @@ def test_an_amended_cycle_counts_once_as_it_is_now(tmp_path: Path) -> None:
         assert found.total_cycles == 60
         assert found.cycles["number"].tolist() == list(range(FIRST, FIRST + 60))
         assert sorted(found.rows["correct"].tolist()) == [2] * 40 + [4] * 20
+
+
+def test_it_makes_no_difference_how_many_are_counted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids of two groups and of amended cycles by sevens, and requests by a few: the same counts."""
+    amended = [with_rows(number, row(4, 5)) for number in range(FIRST, FIRST + 60, 3)]
+    cycles = [
+        replace(cycle, group=group)
+        for cycles in ([with_rows(n, row(2, 3)) for n in range(FIRST - 10, FIRST + 60)], amended)
+        for cycle in cycles
+        for group in ("DP0", "DP1")
+    ]
+    monkeypatch.setattr(counting, "_CHUNK", 7)
+    monkeypatch.setattr(counting, "_ROWS", 3)
+    with closing(CycleStore(tmp_path / "store", retain_s=1e9, max_bytes=1 << 30)) as store:
+        store.put_run(run_of(2))
+        store.add(cycles)
+        found = store.measure(run_of().run_id)
+    assert rows_of(found) == {(2, 3): 2 * 40, (4, 5): 2 * 20}
+    counts = found.cycle_counts
+    for group in (0, 1):
+        here = counts["group"] == group
+        assert counts["cycles"][here].sum() == 60
+        assert counts["total_ns"][here].sum() == 60 * CYCLE_NS
+        assert (counts["first_n"][here].min(), counts["last_n"][here].max()) == (FIRST, FIRST + 59)
 
 
 def test_a_sampled_cycle_has_all_of_its_ranks_and_phases(tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_a_whole_cycle_goes_out_at_once(collector: CycleCollector) -> None:
     assert collector.add(batch(cycle), 0.0) == [Received(RUN, cycle)]
 
 
+def test_ranks_of_other_machines_come_with_their_names(collector: CycleCollector) -> None:
+    """The run is what it was, and the ranks on its own machine say nothing."""
+    ranks = (RUN.ranks[0], replace(RUN.ranks[1], host="other"))
+    run = replace(RUN, ranks=ranks)
+    cycle = make_cycle("TP0", "TP1")
+
+    assert collector.add(batch(cycle, run=run), 0.0) == [Received(run, cycle)]
+
+
 def test_spans_that_only_hold_others_are_not_waited_for(collector: CycleCollector) -> None:
     """Lanes and what is drawn around phases carry nothing."""
     cycle = make_cycle("TP0")

@@ -7,14 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from spectrace.analysis.acceptance import PLAIN, Setting
+from spectrace.analysis.baseline import Baseline, Source, baseline_of
 from spectrace.analysis.costs import strata
 from spectrace.analysis.estimates import exact
 from spectrace.analysis.run_report import Gap, report, without_secrets
 from spectrace.analysis.speculation import cap, padding_waste
-from spectrace.analysis.verdict import Answer, Baseline, Change, Source, baseline_of
-from spectrace.analysis.what_if import Doubt
+from spectrace.analysis.verdict import Answer, Change
+from spectrace.analysis.verify_cost import VerifyPoint, fit
+from spectrace.analysis.what_if import Doubt, Known, points
 from spectrace.cli.run_sections import sections
-from spectrace.cli.run_words import sentences
+from spectrace.cli.run_words import known_from, sentences
 from spectrace.model import Lane, TimingMode
 from tests.helpers.recorded import run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
@@ -195,7 +197,7 @@ def test_short_requests_do_not_make_a_prediction_better_than_what_was_measured()
     """Requests of 16 tokens, 5 and 3 steps measured, 1 to 7 given: all as the truth has it."""
     found = report(simulated([Stretch(2000, 5), Stretch(2000, 3)] * 4, CUT), plain_ms=19.0)
     points = {point.setting.steps: point for point in found.what_if.points}
-    assert [steps for steps, point in points.items() if point.measured] == [0, 3, 5]
+    assert [steps for steps, point in points.items() if point.measured] == [3, 5]
     for steps in range(1, 8):
         assert points[steps].accept_length.value == pytest.approx(cut_length(steps), rel=0.015)
         assert (Doubt.CUTS in points[steps].doubts) is not points[steps].measured
@@ -267,6 +269,91 @@ def test_without_plain_decode_nothing_is_held_against_it() -> None:
     recorded = report(measures, baseline=other)
     assert recorded.verdict.answer is Answer.LOSES
     assert Gap.NO_BASELINE not in recorded.gaps
+
+
+def test_without_plain_decode_no_part_that_hardly_matters_is_changed_first() -> None:
+    """1.0 of 30.68 ms gains 1 / 29.68 at most: that is said, and that verify is not known."""
+    small = Truth(CHANCES, draft_ms=0.1)
+    measures = simulated([Stretch(2000, 5)], small)
+    first = report(measures).verdict.first
+    assert first is not None
+    assert first.change is Change.NOTHING
+    assert first.at_most
+    cycle_ms = 5 * 0.1 + 22.5 + 6 * 1.03 + 0.5 + 1.0
+    assert first.gain.value == pytest.approx(1.0 / (cycle_ms - 1.0), rel=0.02)
+    said = " ".join(sentences(report(measures)))
+    assert "What to change first cannot be said without plain decode" in said
+    assert "less overhead between the phases can bring 3.4 %" in said
+    assert "Change first" not in said
+
+
+def test_without_plain_decode_a_part_that_matters_is_changed_first() -> None:
+    """A draft of 5 ms in a cycle of 35.18 ms: 5 / 30.18 at most."""
+    found = report(simulated([Stretch(2000, 5)], Truth(CHANCES, draft_ms=1.0))).verdict.first
+    assert found is not None
+    assert found.change is Change.DRAFT
+    cycle_ms = 5 * 1.0 + 22.5 + 6 * 1.03 + 0.5 + 1.0
+    assert found.gain.value == pytest.approx(5.0 / (cycle_ms - 5.0), rel=0.02)
+
+
+def test_plain_decode_is_measured_only_where_it_was() -> None:
+    """At batch sizes 1 and 3, so that it is between at 2; or a person says it."""
+    measures = simulated([Stretch(2000, 5, 2), Stretch(500, 0, 1), Stretch(500, 0, 3)])
+    for found, known, measured in (
+        (report(measures), "between the batch sizes that were measured", False),
+        (report(measures, plain_ms=11.2), "as given", False),
+        (report(simulated(LOSING)), "measured in this run", True),
+    ):
+        [plain] = [point for point in found.what_if.points if point.setting == PLAIN]
+        assert known_from(plain) == known
+        assert plain.measured is measured
+
+
+DEEP = Truth((0.97,) * 5, verify_ms=lambda _tokens, _batch: 10.0, draft_ms=0.1)
+
+
+def test_what_is_extrapolated_is_not_changed_to_first() -> None:
+    """Seven steps of which five were made look best: five is what there is, and nothing is said."""
+    found = report(simulated([Stretch(2000, 5), Stretch(500, 3), Stretch(800, 0)], DEEP))
+    [best] = found.what_if.best
+    assert best.setting.steps == 7
+    assert not best.clear
+    assert found.verdict.first is not None
+    assert found.verdict.first.change is not Change.STEPS
+
+
+def test_the_best_of_what_was_measured_comes_before_what_is_extrapolated() -> None:
+    """From three steps to five: (1 - p^6) / (1 - p^4) of the tokens, in 12.0 and not 11.8 ms."""
+    found = report(simulated([Stretch(2000, 3), Stretch(500, 5), Stretch(800, 0)], DEEP))
+    first = found.verdict.first
+    assert first is not None
+    assert first.setting == Setting(steps=5, topk=1, draft_tokens=6)
+    gain = (1 - 0.97**6) / (1 - 0.97**4) * 11.8 / 12.0 - 1
+    assert first.gain.value == pytest.approx(gain, abs=0.03)
+    assert "7 steps may bring more, but that lies beyond" in " ".join(sentences(found))
+
+
+def test_a_draft_that_falls_with_the_steps_costs_nothing_at_least() -> None:
+    """2 ms at two steps and 0.5 at five: the line reaches nothing at six, and stays there."""
+    [two] = strata(simulated([Stretch(500, 2)], Truth(draft_ms=1.0)))
+    [five] = strata(simulated([Stretch(500, 5)], Truth(draft_ms=0.1)))
+    known = Known(
+        batch=1,
+        current=five.setting,
+        strata=(five, two),
+        lengths={one.setting: exact(2.0) for one in (five, two)},
+        kept={one.setting: exact(1.0) for one in (five, two)},
+        conditional=(exact(0.5),) * 5,
+        fit=fit([VerifyPoint(tokens=n, batch=1, verify_ms=exact(20.0 + n)) for n in (3, 6)]),
+        plain_ms=None,
+    )
+    drafts = {one.setting.steps: one.draft_ms for one in points(known)}
+    for steps, draft_ms in ((4, 1.0), (6, 0.0), (7, 0.0)):
+        found = drafts[steps]
+        assert found is not None
+        assert found.low is not None
+        assert found.low >= 0.0
+        assert found.value == pytest.approx(draft_ms, abs=0.03)
 
 
 def test_too_few_cycles_give_no_times() -> None:
@@ -378,6 +465,34 @@ def test_drafts_that_are_looked_up_have_no_steps() -> None:
     assert found.acceptance[0].draft_acceptance_rate is None
     assert found.acceptance[0].setting.draft_tokens == 6
     assert found.verdict.by_batch[0].setting.steps == 0
+
+
+@pytest.mark.parametrize("name", ["NGRAM", "ngram"])
+def test_what_a_lookup_calls_steps_makes_no_chain_of_drafts(name: str) -> None:
+    """A server with NGRAM says five steps: neither are others predicted, nor shares of drafts."""
+    measures = simulated([Stretch(500, 5), Stretch(200, 0)])
+    command = ("python", "-m", "sglang.launch_server", "--speculative-algorithm", name)
+    found = report(replace(measures, run=replace(measures.run, command=command)))
+    looked_up = Setting(steps=0, topk=1, draft_tokens=6)
+    assert [one.setting for one in found.verdict.by_batch] == [looked_up]
+    assert [point.setting for point in found.what_if.points] == [PLAIN, looked_up]
+    assert found.acceptance[0].draft_acceptance_rate is None
+    assert len(report(measures).what_if.points) > 2
+
+
+def test_a_tree_is_judged_and_others_are_not_predicted() -> None:
+    """Why is said, and how to find out."""
+    measures = simulated([Stretch(500, 3), Stretch(200, 0)])
+    for columns in (measures.cycles, measures.cycle_counts, measures.row_counts):
+        columns["topk"][columns["steps"] > 0] = 4
+        columns["draft_tokens"][columns["steps"] > 0] = 8
+    found = report(measures)
+    tree = Setting(steps=3, topk=4, draft_tokens=8)
+    assert [point.setting for point in found.what_if.points] == [PLAIN, tree]
+    assert found.verdict.speed_up is not None
+    said = " ".join(sentences(found))
+    assert "judged as they ran" in said
+    assert "spectrace sweep --topk" in said
 
 
 def test_a_graph_may_be_said_to_be_of_any_size() -> None:

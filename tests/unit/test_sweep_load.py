@@ -37,6 +37,9 @@ class Generating(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Gives as many tokens as were asked for."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
+            self._answer(401, {"error": f"wrong: {self.headers['Authorization']}"})
+            return
         with self.server.lock:
             self.server.asked.append(body)
             self.server.now += 1
@@ -66,8 +69,9 @@ class Counting(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__(("127.0.0.1", 0), Generating)
+        self.key = key
         self.lock = threading.Lock()
         self.asked: list[dict[str, Any]] = []
         self.now = self.most = 0
@@ -79,9 +83,9 @@ class Counting(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving() -> Iterator[Counting]:
-    """The server, while it answers."""
-    with Counting() as server:
+def serving(key: str = "") -> Iterator[Counting]:
+    """The server, while it answers; with a key only those who have it."""
+    with Counting(key) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -148,6 +152,23 @@ def test_a_request_that_is_refused_ends_the_load_and_is_told() -> None:
         load.result()
 
 
+def test_a_server_with_a_key_is_sent_it_and_nobody_is_shown_it() -> None:
+    """The wrong one is refused, with what to name instead, even where the server repeats it."""
+    with serving("s3cr3t") as server:
+        load = HttpLoad(
+            server.url, prompts(8), warm_up=2, concurrency=2, max_tokens=8, key="s3cr3t"
+        )
+        run(load)
+        assert len(server.asked) == 8
+        wrong = HttpLoad(
+            server.url, prompts(8), warm_up=2, concurrency=1, max_tokens=8, key="oth3r"
+        )
+        run(wrong)
+    with pytest.raises(SpectraceError, match=r"status 401.*SPECTRACE_API_KEY") as refused:
+        wrong.result()
+    assert "oth3r" not in str(refused.value)
+
+
 def test_a_load_that_is_stopped_sends_no_more_and_has_no_result() -> None:
     """As at Ctrl-C."""
     with serving() as server:
@@ -196,6 +217,14 @@ def test_a_command_is_a_load_until_it_ends(tmp_path: Path) -> None:
     assert found.tokens_per_s is None
     assert found.begin_ns > begin + 0.02e9
     assert found.end_ns - found.begin_ns > 0.8 * 0.2e9
+
+
+def test_a_command_is_told_the_key_in_a_variable(tmp_path: Path) -> None:
+    """So that it is in no command line."""
+    program = "import os; print(os.environ['SPECTRACE_API_KEY'])"
+    load = CommandLoad(f'{sys.executable} -c "{program}"', "u", tmp_path / "log", key="k3y")
+    run(load)
+    assert (tmp_path / "log").read_text() == "k3y\n"
 
 
 def test_all_processes_of_a_command_are_ended(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from spectrace.analysis.sweep_report import (
     figures,
     report,
 )
-from spectrace.cli.sweep import list_option, turns_of, url_of
+from spectrace.cli.sweep import key_of, list_option, turns_of, url_of
 from spectrace.cli.sweep_settings import Setting
 from spectrace.cli.sweep_words import render, sentences
 from tests.unit.test_throughput import T0, between
@@ -156,8 +156,20 @@ def test_the_address_is_that_of_the_command() -> None:
     assert url_of(("run", "--host", "10.0.0.1", "--port", "8000"), None) == "http://10.0.0.1:8000"
     assert url_of(("run", "--host=0.0.0.0"), None) == "http://127.0.0.1:30000"
     assert url_of(("run",), "localhost:9000/") == "http://localhost:9000"
-    with pytest.raises(typer.BadParameter):
-        url_of(("run",), "http://")
+    for given in ("http://", "http://here:99999", "here:port", "here:0", "http://[::1"):
+        with pytest.raises(typer.BadParameter, match="is no address"):
+            url_of(("run",), given)
+
+
+def test_the_key_of_a_server_is_given_or_that_of_its_command() -> None:
+    """One that no header can carry is refused and not shown."""
+    assert key_of(("run", "--api-key", "a"), None) == "a"
+    assert key_of(("run", "--api-key=a"), "b") == "b"
+    assert key_of(("run",), None) == ""
+    for key in ("s3 cr3t", "s3cr3t\n", "s\u00e9cr3t"):
+        with pytest.raises(typer.BadParameter) as refused:
+            key_of(("run",), key)
+        assert "cr3t" not in str(refused.value)
 
 
 def test_lists_of_numbers_are_read() -> None:

@@ -18,6 +18,15 @@ it("the phases of cycles stand in their lanes", () => {
   expect(times?.phases.map(({ share }) => share)).toEqual([0.03, 0.96]);
 });
 
+it("what the acceptance is told apart by comes with it", () => {
+  const [found] = decodeReport(sampleReport()).acceptance;
+  expect(found?.byContext.map(({ low, high }) => [low, high])).toEqual([
+    [10, 1000],
+    [1001, 8000],
+  ]);
+  expect(found?.badRequests.map(({ id, others }) => [id, others])).toEqual([["slow", 0.22]]);
+});
+
 it("a report without a verdict is refused", () => {
   expect(() => decodeReport({ ...sampleReport(), verdict: null })).toThrow("verdict is no object");
 });

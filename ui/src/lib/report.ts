@@ -1,6 +1,8 @@
 // The report of a run, `spectrace.analysis.run_report.RunReport`: the part of it that is shown.
 import { decodeEstimate, type Estimate, maybeEstimate } from "./estimate.ts";
+import { decodeGaps, type Gaps } from "./gaps.ts";
 import { flag, type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
+import { decodeSkew, type Skew } from "./skew.ts";
 import type { CycleTimes, Percentiles, PhaseSummary } from "./wire.ts";
 
 /** Draft steps, branches per step and tokens that verify looks at; all 0 for plain decode. */
@@ -60,6 +62,24 @@ export interface Position {
   readonly conditional: Estimate;
 }
 
+/** The acceptance in a part of the run: from one batch size or context length to another. */
+export interface Slice {
+  readonly low: number;
+  readonly high: number;
+  readonly verifies: number;
+  readonly acceptLength: Estimate;
+}
+
+/** A request whose drafts are accepted less often than those of the others. */
+export interface BadRequest {
+  readonly id: string;
+  readonly verifies: number;
+  readonly acceptLength: number;
+  /** Its share of accepted drafts, and that of the others; from 0 to 1. */
+  readonly rate: Estimate;
+  readonly others: number;
+}
+
 /** What verify accepted under one setting. */
 export interface Acceptance {
   readonly setting: Setting;
@@ -70,6 +90,9 @@ export interface Acceptance {
   readonly serverAcceptLength: number;
   readonly draftsAccepted: number | null;
   readonly positions: readonly Position[];
+  readonly byBatch: readonly Slice[];
+  readonly byContext: readonly Slice[];
+  readonly badRequests: readonly BadRequest[];
 }
 
 /** The time of verify at one batch size, by tokens per request. */
@@ -87,6 +110,8 @@ export interface Point {
   readonly setting: Setting;
   readonly batch: number;
   readonly measured: boolean;
+  /** Of plain decode, where its time comes from. */
+  readonly plainSource: string | null;
   readonly acceptLength: Estimate;
   readonly cycleMs: Estimate;
   readonly tokensPerS: Estimate;
@@ -127,6 +152,20 @@ export interface Report {
   readonly crossoverBatch: number | null;
   readonly crossoverClear: boolean;
   readonly gaps: readonly string[];
+  /** What is in none of the figures. */
+  readonly leftOut: LeftOut;
+  /** Of the device of the first rank. */
+  readonly device: Gaps;
+  readonly skew: Skew;
+  /** Groups of ranks: each throughput is that of one. */
+  readonly groups: number;
+}
+
+/** How much is in none of the figures. */
+export interface LeftOut {
+  readonly warmUpCycles: number;
+  readonly overshootRows: number;
+  readonly healthCheckRows: number;
 }
 
 /** Reads a report from parsed JSON. */
@@ -148,6 +187,19 @@ export function decodeReport(value: unknown): Report {
     crossoverBatch: maybeNumber(whatIf, "crossover_batch"),
     crossoverClear: flag(whatIf, "crossover_clear"),
     gaps: texts(report, "gaps"),
+    leftOut: decodeLeftOut(report["left_out"]),
+    device: decodeGaps(report["bubbles"]),
+    skew: decodeSkew(report["skew"]),
+    groups: number(report, "groups"),
+  };
+}
+
+function decodeLeftOut(value: unknown): LeftOut {
+  const left = object(value, "left_out");
+  return {
+    warmUpCycles: number(left, "warm_up_cycles"),
+    overshootRows: number(left, "overshoot_rows"),
+    healthCheckRows: number(left, "health_check_rows"),
   };
 }
 
@@ -226,6 +278,28 @@ function decodeAcceptance(value: unknown): Acceptance {
         conditional: decodeEstimate(position["conditional"]),
       };
     }),
+    byBatch: list(found["by_batch"], "by_batch").map(decodeSlice),
+    byContext: list(found["by_context"], "by_context").map(decodeSlice),
+    badRequests: list(found["bad_requests"], "bad_requests").map((entry) => {
+      const request = object(entry, "request");
+      return {
+        id: text(request, "request_id"),
+        verifies: number(request, "verifies"),
+        acceptLength: number(request, "accept_length"),
+        rate: decodeEstimate(request["rate"]),
+        others: number(request, "others"),
+      };
+    }),
+  };
+}
+
+function decodeSlice(value: unknown): Slice {
+  const slice = object(value, "slice");
+  return {
+    low: number(slice, "low"),
+    high: number(slice, "high"),
+    verifies: number(slice, "verifies"),
+    acceptLength: decodeEstimate(slice["accept_length"]),
   };
 }
 
@@ -290,6 +364,7 @@ function decodePoint(value: unknown): Point {
     setting: decodeSetting(point["setting"]),
     batch: number(point, "batch"),
     measured: flag(point, "measured"),
+    plainSource: maybeText(point, "plain_source"),
     acceptLength: decodeEstimate(point["accept_length"]),
     cycleMs: decodeEstimate(point["cycle_ms"]),
     tokensPerS: decodeEstimate(point["tokens_per_s"]),

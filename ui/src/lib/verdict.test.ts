@@ -8,7 +8,9 @@ import {
   firstInWords,
   gapsInWords,
   leadInWords,
+  leftOutInWords,
   marksOf,
+  originInWords,
   parseMs,
   phasesInWords,
   settingInWords,
@@ -110,4 +112,44 @@ it("a time in ms is read as people write it", () => {
     null,
     null,
   ]);
+});
+
+it("where nothing can be said to be changed first the most that a part can bring is", () => {
+  const { verdict } = REPORT;
+  const [cap] = verdict.caps;
+  const gain = { value: 0.034, low: 0.03, high: 0.038 };
+  const first = { change: "nothing", batch: 1, gain, atMost: true, setting: null, doubts: [] };
+  const caps = cap ? [{ ...cap, change: "draft", gain }] : [];
+  expect(firstInWords({ ...REPORT, verdict: { ...verdict, first, caps } })).toBe(
+    "That cannot be said without plain decode: a faster draft can bring 3.4 % (3.0–3.8) at most, and what a cheaper verify would bring is not known.",
+  );
+});
+
+it("a best setting beyond what was measured is told beside the one to change to", () => {
+  const seven = { steps: 7, topk: 1, draftTokens: 8 };
+  const best = REPORT.best.map((one) => ({ ...one, clear: false, setting: seven }));
+  expect(firstInWords({ ...REPORT, best })).toMatch(
+    /More may come of 7 steps, but that lies beyond/,
+  );
+});
+
+it("plain decode is measured only where it was", () => {
+  const [plain, deeper, two] = REPORT.points;
+  expect(plain && originInWords({ ...plain, measured: false, plainSource: "given" })).toBe(
+    "as you said",
+  );
+  expect(deeper && originInWords(deeper)).toBe("predicted (a, c)");
+  expect(two && originInWords(two)).toBe("measured");
+});
+
+it("what is left out is counted, and of what throughput is where there are groups", () => {
+  const left = "Left out: 10 cycles of warm-up, 3 rows of overshoot, 2 of health checks.";
+  expect(leftOutInWords(REPORT)).toBe(left);
+  expect(leftOutInWords({ ...REPORT, groups: 2 })).toBe(
+    `${left} Each throughput is that of one of 2 groups of ranks.`,
+  );
+});
+
+it("drafts that are looked up have no steps", () => {
+  expect(settingInWords({ steps: 0, topk: 1, draftTokens: 6 })).toBe("6 draft tokens");
 });

@@ -2,7 +2,7 @@
 import { estimateText, percentText, reachOf } from "./estimate.ts";
 import { enumerate, fixed, ms, plural, rate, share, whole } from "./format.ts";
 import { phaseLabel } from "./phases.ts";
-import type { Advice, BatchVerdict, Report, Setting, Stratum, VerifyFit } from "./report.ts";
+import type { Advice, BatchVerdict, Point, Report, Setting, Stratum, VerifyFit } from "./report.ts";
 import { isSame } from "./report.ts";
 import { gapShare } from "./shares.ts";
 
@@ -33,7 +33,7 @@ const GAPS: Readonly<Record<string, string>> = {
   one_width:
     "Verify was seen with one number of tokens alone: how its time depends on that is not identifiable. Trace a run with other steps.",
   one_batch: "Only one batch size was seen.",
-  tree: "Drafts form trees: other shapes of them cannot be predicted from this one.",
+  tree: "Drafts form trees, which are judged as they ran: which drafts a tree of another shape would have kept was never seen, so that none is predicted. Measure some with `spectrace sweep --topk`.",
   sampled: "Sampling left cycles out: windows are not of cycles that follow each other.",
   sync_left_out: "Cycles in sync timing are in none of the times: it slows the server.",
   no_results: "Of some cycles no results came; their times count, their acceptance cannot.",
@@ -95,6 +95,9 @@ export function settingInWords({ steps, topk, draftTokens }: Setting): string {
   if (draftTokens === 0) {
     return "plain decode";
   }
+  if (steps === 0) {
+    return plural(draftTokens, "draft token"); // looked up, as NGRAM's
+  }
   const words = plural(steps, "step");
   return topk === 1 && draftTokens === steps + 1
     ? words
@@ -148,14 +151,21 @@ export function firstInWords({ verdict, best }: Report): string {
   if (first === null) {
     return "Too little is known to say what to change.";
   }
+  if (first.change === "nothing" && first.atMost) {
+    const largest = changeInWords(verdict.caps[0]?.change ?? "");
+    return `That cannot be said without plain decode: ${largest} can bring ${percentText(first.gain)} at most, and what a cheaper verify would bring is not known.`;
+  }
   if (first.change === "nothing") {
     return "No single change that the data show would bring more than 1 %.";
   }
   const words = adviceInWords(first);
-  const unclear = best.some((one) => one.batch === first.batch && !one.clear);
-  return first.change === "steps" && unclear
+  const top = best.find((one) => one.batch === first.batch);
+  if (first.change !== "steps" || first.setting === null || !top || top.clear) {
+    return words;
+  }
+  return isSame(top.setting, first.setting)
     ? `${words} It is not clear of all others: measure it before you trust it.`
-    : words;
+    : `${words} More may come of ${settingInWords(top.setting)}, but that lies beyond what was measured: measure it.`;
 }
 
 /** One change as a sentence. */
@@ -252,6 +262,28 @@ export function mainStratum(report: Report): Stratum | null {
 export function factorText(report: Report): string {
   const { speedUp } = report.verdict;
   return speedUp === null ? "–" : `${fixed(speedUp.value, 2)}×`;
+}
+
+/** Where the time of a point comes from: "measured", "as you said", "predicted (a, d)". */
+export function originInWords({ plainSource, measured, doubts }: Point): string {
+  const source = SOURCES[plainSource ?? ""];
+  if (source !== undefined) {
+    return source;
+  }
+  if (measured) {
+    return "measured";
+  }
+  const marks = marksOf(doubts);
+  return marks === "" ? "predicted" : `predicted (${marks})`;
+}
+
+/** What is in none of the figures, and of what throughput is. */
+export function leftOutInWords({ leftOut, groups }: Report): string {
+  const rows = `${plural(leftOut.overshootRows, "row")} of overshoot, ${whole(leftOut.healthCheckRows)} of health checks`;
+  const left = `Left out: ${plural(leftOut.warmUpCycles, "cycle")} of warm-up, ${rows}.`;
+  return groups > 1
+    ? `${left} Each throughput is that of one of ${whole(groups)} groups of ranks.`
+    : left;
 }
 
 /** What all of it rests on. */

@@ -3,7 +3,7 @@ import { limits, niceStep, type Range, ticks } from "./axis.ts";
 import { estimateText, percentText } from "./estimate.ts";
 import { rate, whole } from "./format.ts";
 import { type Best, isSame, type Point, type Report, settingKey } from "./report.ts";
-import { settingInWords } from "./verdict.ts";
+import { originInWords, settingInWords } from "./verdict.ts";
 
 const OUTSIDE = new Set(["deeper", "verify_span", "verify_beyond"]);
 
@@ -97,7 +97,7 @@ export function bestInWords(choice: Choice): string {
 /** One point in words, as the slider says it. */
 export function pointInWords(point: Point): string {
   const guessed = isExtrapolated(point) ? "extrapolated" : "predicted";
-  const how = point.measured ? "measured" : guessed;
+  const how = point.measured || point.plainSource !== null ? originInWords(point) : guessed;
   return `${settingInWords(point.setting)}: ${estimateText(point.tokensPerS, 1)} tok/s, ${how}`;
 }
 

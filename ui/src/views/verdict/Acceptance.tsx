@@ -9,6 +9,7 @@ import { settingInWords } from "../../lib/verdict.ts";
 import { Term } from "../Card.tsx";
 import { Plot, Whisker } from "./Plot.tsx";
 import { Sideways } from "./Sideways.tsx";
+import { Slices } from "./Slices.tsx";
 
 const RANGE = { start: 0, end: 100 } as const;
 const WIDEST = 56;
@@ -109,6 +110,7 @@ function Positions({ one }: { readonly one: Accepted }) {
         </table>
       </Sideways>
       <Lengths one={one} />
+      <Slices one={one} />
     </>
   );
 }

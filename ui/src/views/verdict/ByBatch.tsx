@@ -36,7 +36,7 @@ export function ByBatch({ report }: { readonly report: Report }) {
               <th scope="col">break-even</th>
               <th scope="col">cycle, ms</th>
               <th scope="col">plain, ms</th>
-              <th scope="col">tok/s</th>
+              <th scope="col">{report.groups > 1 ? "tok/s per group" : "tok/s"}</th>
               <th scope="col">speed-up</th>
               <th scope="col">answer</th>
             </tr>

@@ -2,13 +2,15 @@
 import { askAgain } from "../../asking.ts";
 import { clock } from "../../lib/format.ts";
 import type { Report } from "../../lib/report.ts";
-import { gapsInWords, groundInWords } from "../../lib/verdict.ts";
+import { gapsInWords, groundInWords, leftOutInWords } from "../../lib/verdict.ts";
 import { asking, reported, run } from "../../state.ts";
 import { Acceptance } from "./Acceptance.tsx";
 import { Answer } from "./Answer.tsx";
 import { Baseline } from "./Baseline.tsx";
 import { ByBatch } from "./ByBatch.tsx";
 import { Caps } from "./Caps.tsx";
+import { Gaps } from "./Gaps.tsx";
+import { Ranks } from "./Ranks.tsx";
 import { VerifyCost } from "./VerifyCost.tsx";
 import { WhatIf } from "./WhatIf.tsx";
 
@@ -59,7 +61,9 @@ function Found({ report }: { readonly report: Report }) {
           ) : (
             <p class="soft">Nothing that would change this verdict.</p>
           )}
-          <p class="caption">{groundInWords(report)}</p>
+          <p class="caption">
+            {groundInWords(report)} {leftOutInWords(report)}
+          </p>
         </section>
       </div>
       <WhatIf report={report} />
@@ -68,6 +72,8 @@ function Found({ report }: { readonly report: Report }) {
         <VerifyCost report={report} />
       </div>
       <ByBatch report={report} />
+      <Gaps found={report.device} />
+      <Ranks skew={report.skew} />
     </>
   );
 }

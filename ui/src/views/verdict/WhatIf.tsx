@@ -3,7 +3,7 @@ import { estimateText } from "../../lib/estimate.ts";
 import { msCell, rate, whole } from "../../lib/format.ts";
 import { type Frame, through, xOf, yOf } from "../../lib/plot.ts";
 import { isSame, type Point, type Report, settingKey } from "../../lib/report.ts";
-import { doubtsInWords, marksOf, settingInWords } from "../../lib/verdict.ts";
+import { doubtsInWords, originInWords, settingInWords } from "../../lib/verdict.ts";
 import {
   batchesOf,
   bestInWords,
@@ -272,7 +272,7 @@ function Table({ choice, tried }: { readonly choice: Choice; readonly tried: Poi
                 <td>{msCell(point.cycleMs.value)}</td>
                 <td>{estimateText(point.tokensPerS, 1)}</td>
                 <td>{point.speedUp ? `${point.speedUp.value.toFixed(2)}×` : "–"}</td>
-                <td>{origin(point)}</td>
+                <td>{originInWords(point)}</td>
               </tr>
             ))}
           </tbody>
@@ -285,12 +285,4 @@ function Table({ choice, tried }: { readonly choice: Choice; readonly tried: Poi
       ))}
     </>
   );
-}
-
-function origin(point: Point): string {
-  if (point.measured) {
-    return "measured";
-  }
-  const marks = marksOf(point.doubts);
-  return marks === "" ? "predicted" : `predicted (${marks})`;
 }

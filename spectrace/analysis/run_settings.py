@@ -1,4 +1,4 @@
-"""What differs in how two servers were started: engine, machine, ranks, and every option."""
+"""What a run says of how its server was started, and in what two servers differ."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from spectrace.model import Run
 
 _NO_SETTING = ("--port", "--nccl-port", "--dist-init-addr")  # where a server is, not how it works
 _ABSENT = "not given"
+_ALGORITHM = "--speculative-algorithm"
+_LOOKED_UP = {"NGRAM"}
+_MODEL = ("--model-path", "--model")
 
 
 class SettingDifference(msgspec.Struct, frozen=True, kw_only=True):
     """Something in which two servers differ.
 
     Attributes:
-        what: An option, or `engine`, `host`, `ranks`.
+        what: An option, or `engine`, `host`, `ranks`, `model`.
         one: Its value in the first.
         other: In the second.
     """
@@ -32,12 +35,7 @@ def setting_differences(one: Run, other: Run) -> tuple[SettingDifference, ...]:
 
 
 def _differences(one: Run, other: Run) -> Iterator[SettingDifference]:
-    facts = (
-        ("engine", one.engine, other.engine),
-        ("host", one.host, other.host),
-        ("ranks", str(len(one.ranks)), str(len(other.ranks))),
-    )
-    for what, first, second in facts:
+    for what, first, second in _facts(one, other):
         if first != second:
             yield SettingDifference(
                 what=what, one=first or "not known", other=second or "not known"
@@ -47,6 +45,44 @@ def _differences(one: Run, other: Run) -> Iterator[SettingDifference]:
         values = [each.get(option, _ABSENT) for each in options]
         if values[0] != values[1] and option not in _NO_SETTING:
             yield SettingDifference(what=option, one=values[0], other=values[1])
+
+
+def server_differences(one: Run, other: Run) -> tuple[SettingDifference, ...]:
+    """In which of engine and release, machine, number of ranks and model two servers differ.
+
+    What one of the runs does not say makes no difference.
+    """
+    facts = [
+        *_facts(one, other),
+        ("model", _model(one), _model(other)),
+    ]
+    return tuple(
+        SettingDifference(what=what, one=first, other=second)
+        for what, first, second in facts
+        if first and second and first != second
+    )
+
+
+def looks_up(run: Run) -> bool:
+    """Whether a server finds its drafts in earlier text, without a draft model and its steps."""
+    return options_in(run.command).get(_ALGORITHM, "").upper() in _LOOKED_UP
+
+
+def _facts(one: Run, other: Run) -> tuple[tuple[str, str, str], ...]:
+    return (
+        ("engine", one.engine, other.engine),
+        ("host", one.host, other.host),
+        ("ranks", _ranks(one), _ranks(other)),
+    )
+
+
+def _ranks(run: Run) -> str:
+    return str(len(run.ranks)) if run.ranks else ""
+
+
+def _model(run: Run) -> str:
+    options = options_in(run.command)
+    return next((options[name] for name in _MODEL if name in options), "")
 
 
 def options_in(command: Sequence[str]) -> dict[str, str]:
