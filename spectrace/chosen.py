@@ -81,6 +81,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         seen: What there is to choose from.
         stored: Cycles of the group that are kept.
         looked_at: The newest of them, among which was picked: all, unless these are too many.
+        whole: Nothing was left out for being too much.
         warm_up: The first that were kept of a group, which are in no figure.
         untimed: Cycles that fit and whose times do not count: they are incomplete on this rank,
             it idled after them, or changed its mode late.
@@ -99,6 +100,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
     stored: int
     looked_at: int
+    whole: bool
     warm_up: int
     untimed: int
     cycles: Columns

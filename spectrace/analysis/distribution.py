@@ -25,7 +25,8 @@ CYCLE = "cycle"
 """The name of the whole pass among those of phases."""
 GAP = "gap"
 """The name of the time in which the device ran nothing, from the cycle before on."""
-MOST_BARS = 96
+MOST_BARS = 192
+_USUAL_BARS = MOST_BARS // 2
 _FEWEST_BARS = 8
 _SLOWEST = 10
 # What lies further out is counted at the edge: a few cycles would press all others together.
@@ -280,7 +281,10 @@ def _spread(name: str, lanes: dict[Lane, Times]) -> PhaseSpread:
     ]
     low, high = min(one for one, _ in edges), max(one for _, one in edges)
     most = max(len(times.at) for times in lanes.values())
-    wanted = min(MOST_BARS, max(_FEWEST_BARS, math.ceil(2 * math.sqrt(most))))
+    wanted = min(_USUAL_BARS, max(_FEWEST_BARS, math.ceil(2 * math.sqrt(most))))
+    # Where the lanes lie far apart each would be a few bars: these are up to half as wide then.
+    apart = (high - low + 1) / sum(to - begin + 1 for begin, to in edges)
+    wanted = math.ceil(wanted * min(2.0, max(1.0, apart)))
     step = -(-(high - low + 1) // wanted)
     bars = -(-(high - low + 1) // step)
     return PhaseSpread(

@@ -76,10 +76,12 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution as the page gets it.
 
     Attributes:
+        groups: Names of the groups of the run.
         choice: What was picked, with what was left open.
         seen: What there is to choose from.
-        stored: As in `Chosen`, like the next three.
+        stored: As in `Chosen`, like the next four.
         looked_at: The same.
+        whole: The same.
         warm_up: The same.
         untimed: The same.
         cycles: As in `Distribution`, like the rest.
@@ -88,10 +90,12 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
         acceptance: The same.
     """
 
+    groups: list[str]
     choice: Choice
     seen: Seen
     stored: int
     looked_at: int
+    whole: bool
     warm_up: int
     untimed: int
     cycles: int
@@ -134,7 +138,7 @@ class Distributions:
         with self._alone():
             chosen = self._store.chosen(choice)
             self._last = choice, chosen
-        return _encoded(chosen)
+        return _encoded(chosen, self._store.groups(run_id))
 
     def bar(self, run_id: str, parameters: QueryParams) -> bytes:
         """The JSON of a `WireBar`.
@@ -205,14 +209,16 @@ def _question(asked: Asked) -> _BarQuestion:
     )
 
 
-def _encoded(chosen: Chosen) -> bytes:
+def _encoded(chosen: Chosen, groups: list[str]) -> bytes:
     found = distribution(chosen)
     return msgspec.json.encode(
         WireDistribution(
+            groups=groups,
             choice=chosen.choice,
             seen=chosen.seen,
             stored=chosen.stored,
             looked_at=chosen.looked_at,
+            whole=chosen.whole,
             warm_up=chosen.warm_up,
             untimed=chosen.untimed,
             cycles=found.cycles,

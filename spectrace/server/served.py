@@ -59,8 +59,15 @@ class WireRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests, and what to give as `before_n` and `before_id` for those that follow."""
+    """Requests, and what to give as `before_n` and `before_id` for those that follow.
 
+    Attributes:
+        groups: Names of the groups of the run.
+        requests: The one that was served last first.
+        before: The two; None where none follow.
+    """
+
+    groups: list[str]
     requests: tuple[WireServed, ...]
     before: tuple[int, str] | None
 
@@ -89,6 +96,7 @@ def served_page(store: CycleSource, run_id: str, parameters: QueryParams) -> byt
     found = store.served_requests(run_id, asked.text("group") or "", before, limit)
     return msgspec.json.encode(
         _Page(
+            groups=store.groups(run_id),
             requests=tuple(map(_wire, found)),
             before=found[-1].key if len(found) == limit else None,
         )

@@ -107,13 +107,14 @@ class Choosing:
         picked = self._read(stretches, where(every, fits & timed))
         looked_at = every["id"] >= picked.from_id
         columns = picked.columns()
-        whole = looked_at.all() and len(stretches) == len(plan.stretches) and not plan.since_ns
+        whole = bool(looked_at.all()) and len(stretches) == len(plan.stretches)
         return Chosen(
             choice=choice,
             seen=seen,
             stored=plan.stored,
             looked_at=int(looked_at.sum()),
-            warm_up=plan.warm_up.cycles if whole else 0,
+            whole=whole,
+            warm_up=plan.warm_up.cycles if whole and not plan.since_ns else 0,
             untimed=int((fits & ~timed & looked_at).sum()),
             cycles=columns.cycles,
             parts=columns.parts,

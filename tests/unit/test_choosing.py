@@ -117,7 +117,7 @@ def test_cycles_whose_times_do_not_count_are_left_out_and_counted(tmp_path: Path
         chosen = store.chosen(choice())
     assert numbers(chosen) == [30]
     assert (chosen.warm_up, chosen.untimed) == (WARM_UP, 3)
-    assert (chosen.stored, chosen.looked_at) == (WARM_UP + 4, 4)
+    assert (chosen.stored, chosen.looked_at, chosen.whole) == (WARM_UP + 4, 4, True)
 
 
 def test_another_rank_has_times_of_its_own(tmp_path: Path) -> None:
@@ -177,6 +177,7 @@ def test_too_much_is_cut_after_the_newest(tmp_path: Path, limit: dict[str, Any])
         chosen = Choosing(store._ask, store._shelf, choice(), **limit).chosen()
     assert chosen.stored == WARM_UP + 40
     assert 0 < chosen.looked_at < 40
+    assert not chosen.whole
     assert numbers(chosen) == list(range(60 - chosen.looked_at, 60))
     assert chosen.cycles["took_ns"].tolist() == numbers(chosen)
     times = chosen.parts[Lane.HOST, FORWARD]

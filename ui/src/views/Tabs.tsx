@@ -5,6 +5,8 @@ import { LiveControl } from "./LiveControl.tsx";
 
 const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["live", "Live"],
+  ["distribution", "Distribution"],
+  ["requests", "Requests"],
   ["verdict", "Verdict"],
 ];
 
