@@ -11,9 +11,9 @@ import typer
 
 from spectrace.analysis.run_comparison import compare_runs
 from spectrace.analysis.run_report import without_secrets
+from spectrace.analysis.run_settings import setting_differences
 from spectrace.cli.compare_words import Compared, markdown, render, sentences
 from spectrace.cli.output import OutputConsole
-from spectrace.cli.run_settings import setting_differences
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
 from spectrace.store.measured import measure_recording

@@ -16,11 +16,11 @@ from spectrace.analysis.run_comparison import (
     RunComparison,
     Side,
 )
+from spectrace.analysis.run_settings import SettingDifference
 from spectrace.analysis.timing_report import Verdict
 from spectrace.cli import numbers
 from spectrace.cli.figures import listed
 from spectrace.cli.run_sections import Section
-from spectrace.cli.run_settings import SettingDifference
 from spectrace.cli.run_table import grid, plain, table
 from spectrace.cli.timing_table import with_reach
 from spectrace.cli.timing_words import label, percent

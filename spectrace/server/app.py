@@ -15,11 +15,13 @@ from fastapi.sse import EventSourceResponse
 
 from spectrace.analysis.run_report import report
 from spectrace.errors import SpectraceError
+from spectrace.server.comparisons import Comparisons
 from spectrace.server.distributions import Distributions
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
+from spectrace.server.one_reader import OneReader
 from spectrace.server.receiver import PATH, Receiver
 from spectrace.server.requests import MAX_SPANS, encode_stored
 from spectrace.server.security import Guard
@@ -143,7 +145,12 @@ def _api(hub: Hub) -> APIRouter:
 
 def _add_looks(api: APIRouter, hub: Hub) -> None:
     """The routes of what stored cycles show; they check their parameters themselves."""
-    distributions = Distributions(hub.store)
+    reader = OneReader()
+    distributions, comparisons = Distributions(hub.store, reader), Comparisons(hub, reader)
+
+    @api.get("/compare")
+    def compare(request: Request) -> Response:
+        return _json(comparisons.answer(request.query_params))
 
     @api.get("/runs/{run}/distribution")
     def spread(run: str, request: Request) -> Response:

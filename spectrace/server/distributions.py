@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -24,14 +21,13 @@ from spectrace.analysis.distribution import (
 from spectrace.chosen import Choice, Chosen, Seen
 from spectrace.model import CycleKind, Lane, TimingMode
 from spectrace.server.asked import Asked
+from spectrace.server.one_reader import OneReader
 from spectrace.store.source import CycleSource
 
 MOST_LISTED = 200  # cycles of a bar in one answer
 _LISTED = 50  # when nobody says how many
 _MOST_PHASE = 32  # characters of its name
 _MOST_S = 1e9
-_PATIENCE_S = 20.0
-_MOST_WAITING = 4
 _CHOICE = ("group", "rank", "kind", "mode", "batch", "steps", "last_s")
 _BAR = ("phase", "lane", "from_ns", "to_ns", "before", "limit")
 
@@ -118,12 +114,12 @@ class Distributions:
 
     Args:
         store: What is read.
+        reader: Who else reads from it.
     """
 
-    def __init__(self, store: CycleSource) -> None:
+    def __init__(self, store: CycleSource, reader: OneReader) -> None:
         self._store = store
-        self._reading = threading.Lock()
-        self._room = threading.Semaphore(_MOST_WAITING)
+        self._reader = reader
         self._last: tuple[Choice, Chosen] | None = None
 
     def answer(self, run_id: str, parameters: QueryParams) -> bytes:
@@ -135,7 +131,7 @@ class Distributions:
         """
         asked = Asked(parameters, _CHOICE)
         choice = _choice(run_id, asked)
-        with self._alone():
+        with self._reader.turn():
             chosen = self._store.chosen(choice)
             self._last = choice, chosen
         return _encoded(chosen, self._store.groups(run_id))
@@ -149,7 +145,7 @@ class Distributions:
         """
         asked = Asked(parameters, (*_CHOICE, *_BAR))
         choice, question = _choice(run_id, asked), _question(asked)
-        with self._alone():
+        with self._reader.turn():
             if self._last is None or self._last[0] != choice:
                 self._last = choice, self._store.chosen(choice)
             chosen = self._last[1]
@@ -163,25 +159,6 @@ class Distributions:
                 before=cycles[-1].number if more else None,
             )
         )
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Waits until nobody else reads, for which few may wait: each takes a thread."""
-        if not self._room.acquire(blocking=False):
-            raise _busy()
-        try:
-            if not self._reading.acquire(timeout=_PATIENCE_S):
-                raise _busy()
-            try:
-                yield
-            finally:
-                self._reading.release()
-        finally:
-            self._room.release()
-
-
-def _busy() -> HTTPException:
-    return HTTPException(503, "Others are reading from the store: ask again in a few seconds.")
 
 
 def _choice(run_id: str, asked: Asked) -> Choice:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -219,10 +220,10 @@ def test_all_requests_are_there_page_by_page(page: Page, many: Paged) -> None:
 @pytest.mark.parametrize("view", ["distribution", "requests&request=request-9"])
 def test_nothing_scrolls_sideways(browser: Browser, story: Paged, view: str, width: int) -> None:
     """From a small phone to 4K, in the dark too, the page is as wide as its window."""
-    scheme = "dark" if width > 360 else "light"
+    scheme: Literal["dark", "light"] = "dark" if width > 360 else "light"
     context = browser.new_context(
         viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type] - one of the two
+        color_scheme=scheme,
     )
     page = context.new_page()
     opened(page, story, view, "&bar=verify.forward,device,28900000,")

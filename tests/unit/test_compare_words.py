@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
+from spectrace.analysis.run_settings import options_in, setting_differences
 from spectrace.cli.compare import compared, names_of
 from spectrace.cli.compare_words import markdown, render
 from spectrace.cli.main import app
-from spectrace.cli.run_settings import options_in, setting_differences
 from spectrace.measures import Measures
 from spectrace.model import CycleKind
 from tests.helpers.measured_run import RUN

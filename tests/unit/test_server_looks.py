@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from spectrace.chosen import Choice, Chosen
-from spectrace.server.distributions import _MOST_WAITING
 from spectrace.server.hub import Hub
+from spectrace.server.one_reader import MOST_WAITING
 from spectrace.server.run import PageServer
 from spectrace.store.recording import Recording, open_recording
 from tests.helpers.founding_story import FIVE, TWO, WARM_UP, recording
 from tests.helpers.page import until
-from tests.helpers.recorded import run_of
+from tests.helpers.picked import forward
+from tests.helpers.recorded import record, run_of
 
 RUN = run_of().run_id
 
@@ -179,12 +181,44 @@ def test_few_may_wait_and_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def ask() -> None:
             answers.append(httpx.get(address, timeout=30).status_code)
 
-        threads = [threading.Thread(target=ask) for _ in range(_MOST_WAITING + 3)]
+        threads = [threading.Thread(target=ask) for _ in range(MOST_WAITING + 3)]
         for thread in threads:
             thread.start()
         until(lambda: answers.count(503) == 3)
         go_on.set()
         for thread in threads:
             thread.join(30)
-    assert sorted(answers) == [200] * _MOST_WAITING + [503] * 3
+    assert sorted(answers) == [200] * MOST_WAITING + [503] * 3
     assert set(most_at_once) == {1}
+
+
+def test_two_runs_are_held_against_each_other(tmp_path: Path) -> None:
+    """Cycles that are one millisecond longer are said to be; a run does not differ from itself."""
+    before, after = (
+        run_of(1),
+        msgspec.structs.replace(
+            run_of(1), run_id="f" * 32, command=("python", "--tp-size", "2", "--api-key", "secret")
+        ),
+    )
+    path = record(
+        tmp_path / "runs.spectrace",
+        (
+            forward(n, took_ns + n % 7 * 1000, run_id=run.run_id, correct=[n % 3])
+            for run, took_ns in ((before, 20_000_000), (after, 21_000_000))
+            for n in range(400)
+        ),
+        [before, after],
+    )
+    with closing(open_recording(path)) as store, PageServer(Hub(store), port=0) as server:
+        address = f"{server.url}/api/compare"
+        found = get(address, one=before.run_id, other=after.run_id)
+        same = get(address, one=after.run_id, other=after.run_id)
+        for parameters in ({}, {"one": RUN}, {"one": RUN, "other": "x" * 65}):
+            assert httpx.get(address, params=parameters).status_code == 400
+        assert httpx.get(address, params={"one": RUN, "other": "0" * 32}).status_code == 404
+    assert found["run_ids"] == [before.run_id, after.run_id]
+    cycle = found["comparison"]["cycle_ms"]
+    assert cycle["excess"]["value"] == pytest.approx(1.0, abs=1e-6)
+    assert (cycle["verdict"], same["comparison"]["cycle_ms"]["verdict"]) == ("differs", "same")
+    assert ["--tp-size", "not given", "2"] in [list(one.values()) for one in found["settings"]]
+    assert "secret" not in str(found)

@@ -13,11 +13,11 @@ from typer.main import get_command
 
 from spectrace.analysis import run_comparison, sweep_report
 from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.run_settings import SettingDifference
 from spectrace.analysis.throughput import Unit
 from spectrace.analysis.timing_report import Verdict
 from spectrace.cli.compare_words import Compared
 from spectrace.cli.main import app
-from spectrace.cli.run_settings import SettingDifference
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMPARISON = (

@@ -1,5 +1,6 @@
 // What is picked in the views of stored cycles, and what the server said of it.
 import { type Signal, signal } from "@preact/signals";
+import { type Comparison, decodeComparison } from "./lib/comparison.ts";
 import { parseHash } from "./lib/hash.ts";
 import { type Bar, barQuery, formatBar, type Look, lookQuery } from "./lib/look.ts";
 import { decodeTracedPage, type TracedPage } from "./lib/requests.ts";
@@ -21,6 +22,16 @@ export const look: Signal<Look> = signal(initial.look);
 export const bar: Signal<Bar | null> = signal(initial.bar);
 /** The request whose cycles are shown. */
 export const requestId: Signal<string | null> = signal(initial.request);
+
+/** The runs that are held against each other; null is the one that offers itself. */
+export const oneRun: Signal<string | null> = signal(initial.one);
+export const otherRun: Signal<string | null> = signal(initial.other);
+
+/** Two runs. */
+export interface Pair {
+  readonly one: string;
+  readonly other: string;
+}
 
 /** What is picked of a run. */
 export interface Picked {
@@ -99,6 +110,12 @@ function joinTraced(one: TracedPage, other: TracedPage): TracedPage {
   const rest = other.requests.filter(({ trace }) => !known.has(trace));
   return { requests: [...one.requests, ...rest], before: other.before };
 }
+
+export const comparison = new Question<Pair, Comparison>({
+  key: ({ one, other }) => `${one} ${other}`,
+  path: ({ one, other }) => `compare?${new URLSearchParams({ one, other })}`,
+  decode: decodeComparison,
+});
 
 /** Further cycles of the bar. */
 export function moreOfBar(): void {

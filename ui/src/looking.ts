@@ -5,9 +5,13 @@ import { isTraced } from "./lib/run.ts";
 import {
   bar,
   barCycles,
+  comparison,
   type Group,
   history,
   look,
+  oneRun,
+  otherRun,
+  type Pair,
   type Picked,
   type PickedBar,
   type PickedRequest,
@@ -17,7 +21,7 @@ import {
   traced,
 } from "./looked.ts";
 import type { Question } from "./question.ts";
-import { clockMs, connection, paused, requests, run, tab } from "./state.ts";
+import { clockMs, connection, paused, requests, run, server, tab } from "./state.ts";
 
 /** Whether cycles may come that change what is shown, and the picture is to follow them. */
 export const follows = computed(
@@ -49,6 +53,15 @@ export const pickedRequest = computed<PickedRequest | null>(() =>
   group.value && requestId.value !== null ? { ...group.value, id: requestId.value } : null,
 );
 
+/** The two runs that are looked at; if not chosen the one in view and a neighbour, as they came. */
+export const pair = computed<Pair | null>(() => {
+  const runs = server.value?.runs.map((each) => each.run) ?? [];
+  const place = Math.max(1, runs.indexOf(run.value?.run ?? ""));
+  const one = oneRun.value ?? runs[place - 1];
+  const other = otherRun.value ?? runs[place];
+  return tab.value === "runs" && one && other && one !== other ? { one, other } : null;
+});
+
 /** Asks by itself from now on. */
 export function startLooking(): void {
   follow(() => picked.value, spread);
@@ -57,6 +70,11 @@ export function startLooking(): void {
   effect(() => {
     if (others.value && !traced.had.peek()) {
       void traced.ask(null, stored());
+    }
+  });
+  effect(() => {
+    if (pair.value && !comparison.of(pair.value)) {
+      void comparison.ask(pair.value, stored());
     }
   });
   // The cycles of a bar stay: they are those that were counted when it was chosen.
@@ -75,6 +93,9 @@ export function lookAgain(): void {
   }
   if (group.value) {
     void served.ask(group.value, stored());
+  }
+  if (pair.value) {
+    void comparison.ask(pair.value, stored());
   }
   if (others.value) {
     void traced.ask(null, stored());

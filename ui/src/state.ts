@@ -18,7 +18,7 @@ import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
-import { bar, look, requestId } from "./looked.ts";
+import { bar, look, oneRun, otherRun, requestId } from "./looked.ts";
 
 /** How long the strip chart looks back, in s. */
 export const STRIP_S = 300;
@@ -367,6 +367,8 @@ export const place = computed<Place>(() => ({
   look: look.value,
   bar: bar.value,
   request: requestId.value,
+  one: oneRun.value,
+  other: otherRun.value,
 }));
 
 /** Follows an address that was typed or gone back to. */
@@ -382,6 +384,8 @@ export function goTo(target: Place): void {
   look.value = target.look;
   bar.value = target.bar;
   requestId.value = target.request;
+  oneRun.value = target.one;
+  otherRun.value = target.other;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

@@ -14,6 +14,8 @@ const NOWHERE: Place = {
   look: EVERYTHING,
   bar: null,
   request: null,
+  one: null,
+  other: null,
 };
 
 it("a place survives its address", () => {
@@ -49,6 +51,12 @@ it("a bar of what is picked survives its address", () => {
 
 it("a request survives its address, whatever its id", () => {
   const place: Place = { ...NOWHERE, tab: "requests", request: "a&b=#<i>é" };
+  expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("two runs survive their address", () => {
+  const place: Place = { ...NOWHERE, tab: "runs", one: "a1", other: "b2" };
+  expect(formatHash(place)).toBe("#view=runs&one=a1&other=b2");
   expect(parseHash(formatHash(place))).toEqual(place);
 });
 

@@ -4,9 +4,9 @@ import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
 /** What fills the page below its header. */
-export type Tab = "live" | "distribution" | "requests" | "verdict";
+export type Tab = "live" | "distribution" | "requests" | "verdict" | "runs";
 
-const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict"];
+const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "runs"];
 
 /** What the hash can carry. */
 export interface Place {
@@ -28,6 +28,9 @@ export interface Place {
   readonly bar: Bar | null;
   /** The request whose cycles are shown. */
   readonly request: string | null;
+  /** The runs that are held against each other. */
+  readonly one: string | null;
+  readonly other: string | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -50,6 +53,8 @@ export function parseHash(hash: string): Place {
     look: parseLook(fields),
     bar: parseBar(fields.get("bar")),
     request: textOf(fields, "request"),
+    one: textOf(fields, "one"),
+    other: textOf(fields, "other"),
   };
 }
 
@@ -86,6 +91,12 @@ export function formatHash(place: Place): string {
   }
   if (place.request !== null) {
     fields.set("request", place.request);
+  }
+  for (const key of ["one", "other"] as const) {
+    const value = place[key];
+    if (value !== null) {
+      fields.set(key, value);
+    }
   }
   const text = fields.toString();
   return text === "" ? "" : `#${text}`;

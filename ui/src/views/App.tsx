@@ -22,6 +22,7 @@ import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
 import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
+import { Runs } from "./stored/Runs.tsx";
 import { Served } from "./stored/Served.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
@@ -81,6 +82,8 @@ function View() {
       return <Distribution />;
     case "requests":
       return <Served />;
+    case "runs":
+      return <Runs />;
     case "verdict":
       return <Verdict />;
     default:

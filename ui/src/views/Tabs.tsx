@@ -8,6 +8,7 @@ const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["distribution", "Distribution"],
   ["requests", "Requests"],
   ["verdict", "Verdict"],
+  ["runs", "Runs"],
 ];
 
 /** A link for each view, so that each can be kept and opened elsewhere. */
