@@ -1,5 +1,5 @@
 // Two runs held against each other, `spectrace.analysis.run_comparison`: read, and put into words.
-import { decodeEstimate, type Estimate, maybeEstimate, reachOf } from "./estimate.ts";
+import { decodeEstimate, type Estimate, maybeEstimate, reachOf, signedText } from "./estimate.ts";
 import { enumerate, fixed, length, MISSING, ms, whole } from "./format.ts";
 import { type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
 import { phaseLabel } from "./phases.ts";
@@ -230,9 +230,7 @@ export function excessText({ excess, verdict }: Difference, places: number): str
   if (verdict === "same") {
     return "none";
   }
-  const shown = (value: number) => `${value > 0 ? "+" : ""}${fixed(value, places)}`;
-  const limits = reachOf(excess);
-  const words = `${shown(excess.value)}${limits ? ` (${limits.map(shown).join(" to ")})` : ""}`;
+  const words = signedText(excess, places);
   return verdict === "open" ? `${words} ?` : words;
 }
 

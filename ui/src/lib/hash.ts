@@ -4,9 +4,9 @@ import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
 /** What fills the page below its header. */
-export type Tab = "live" | "distribution" | "requests" | "verdict" | "runs";
+export type Tab = "live" | "distribution" | "requests" | "verdict" | "timing" | "runs";
 
-const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "runs"];
+const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "timing", "runs"];
 
 /** What the hash can carry. */
 export interface Place {

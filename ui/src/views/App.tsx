@@ -24,6 +24,7 @@ import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
 import { Runs } from "./stored/Runs.tsx";
 import { Served } from "./stored/Served.tsx";
+import { Timing } from "./stored/Timing.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
 import { Verdict } from "./verdict/Verdict.tsx";
@@ -84,6 +85,8 @@ function View() {
       return <Served />;
     case "runs":
       return <Runs />;
+    case "timing":
+      return <Timing />;
     case "verdict":
       return <Verdict />;
     default:

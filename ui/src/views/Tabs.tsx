@@ -8,6 +8,7 @@ const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["distribution", "Distribution"],
   ["requests", "Requests"],
   ["verdict", "Verdict"],
+  ["timing", "Timing"],
   ["runs", "Runs"],
 ];
 
