@@ -180,7 +180,7 @@ def _of_setting(
         histogram=tuple(
             np.bincount(rows["correct"], weights=counts, minlength=depth + 1).astype(int).tolist()
         ),
-        accept_length=_length(rows, blocks, depth, confidence),
+        accept_length=length_of(rows, blocks, depth, confidence),
         delivered_length=per_verify(rows["delivered"], rows, blocks, confidence),
         sglang_accept_length=delivered / verifies + _prefill_tokens(measures),
         draft_acceptance_rate=(
@@ -242,7 +242,7 @@ def kept_of(rows: Columns, blocks: NDArray[np.int64], confidence: float) -> Esti
     return ratio(got, given, confidence)
 
 
-def _length(rows: Columns, blocks: NDArray[np.int64], depth: int, confidence: float) -> Estimate:
+def length_of(rows: Columns, blocks: NDArray[np.int64], depth: int, confidence: float) -> Estimate:
     """The accept length, whose limits lie where it can be: from 1 to all drafts and one more."""
     found = per_verify(rows["correct"] + 1, rows, blocks, confidence)
     if found.low is None or found.high is None:
@@ -360,7 +360,7 @@ def _slice(rows: Columns, span: tuple[int, int], depth: int, confidence: float) 
         low=span[0],
         high=span[1],
         verifies=int(rows["rows"].sum()),
-        accept_length=_length(rows, blocks_of(rows), depth, confidence),
+        accept_length=length_of(rows, blocks_of(rows), depth, confidence),
     )
 
 

@@ -15,14 +15,18 @@ from fastapi.sse import EventSourceResponse
 
 from spectrace.analysis.run_report import report
 from spectrace.errors import SpectraceError
+from spectrace.server.comparisons import Comparisons
 from spectrace.server.control import control_router
+from spectrace.server.distributions import Distributions
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
+from spectrace.server.one_reader import OneReader
 from spectrace.server.receiver import PATH, Receiver
 from spectrace.server.requests import MAX_SPANS, encode_stored
 from spectrace.server.security import Guard
+from spectrace.server.served import served_history, served_page
 from spectrace.server.static import PAGE, page_files
 from spectrace.server.token import Token
 from spectrace.server.wire import encode_cycle, encode_list
@@ -96,6 +100,7 @@ def _api(hub: Hub) -> APIRouter:
     """The routes under `/api`. What asks the store is no coroutine: it runs in a thread."""
     api = APIRouter(prefix="/api")
     _add_requests(api, hub)
+    _add_looks(api, hub)
 
     @api.get("/state")
     async def state() -> Response:
@@ -138,6 +143,36 @@ def _api(hub: Hub) -> APIRouter:
         return EventSourceResponse(hub.live.stream(hub.greeting))
 
     return api
+
+
+def _add_looks(api: APIRouter, hub: Hub) -> None:
+    """The routes of what stored cycles show; they check their parameters themselves."""
+    reader = OneReader()
+    distributions, comparisons = Distributions(hub.store, reader), Comparisons(hub, reader)
+
+    @api.get("/compare")
+    def compare(request: Request) -> Response:
+        return _json(comparisons.answer(request.query_params))
+
+    @api.get("/runs/{run}/distribution")
+    def spread(run: str, request: Request) -> Response:
+        _check_run(hub, run)
+        return _json(distributions.answer(run, request.query_params))
+
+    @api.get("/runs/{run}/distribution/cycles")
+    def cycles_of_bar(run: str, request: Request) -> Response:
+        _check_run(hub, run)
+        return _json(distributions.bar(run, request.query_params))
+
+    @api.get("/runs/{run}/requests")
+    def requests_of_run(run: str, request: Request) -> Response:
+        _check_run(hub, run)
+        return _json(served_page(hub.store, run, request.query_params))
+
+    @api.get("/runs/{run}/request")
+    def request_of_run(run: str, request: Request) -> Response:
+        _check_run(hub, run)
+        return _json(served_history(hub.store, run, request.query_params))
 
 
 def _add_requests(api: APIRouter, hub: Hub) -> None:

@@ -61,6 +61,13 @@ class Group(NamedTuple):
     files: Mapping[str, tuple[int, int]]
 
 
+class WarmUp(NamedTuple):
+    """The first cycles of a group, which do not count: up to which number, and how many."""
+
+    until: int
+    cycles: int
+
+
 class Counts(NamedTuple):
     """What was counted, as in `Measures`.
 
@@ -153,16 +160,8 @@ class Counting:
 
     def _warm_until(self, group: Group) -> int:
         """The number from which cycles count."""
-        found: set[int] = set()
-        for name in self._names:
-            columns = self._database.columns(
-                f"SELECT DISTINCT number FROM {name}.cycles WHERE run_id = ? AND group_name = ? "
-                "AND number BETWEEN ? AND ? ORDER BY number LIMIT ?",
-                [self._run_id, group.name, group.first_n, group.first_n + 999, WARM_UP_CYCLES + 1],
-            )
-            found.update(columns["number"].tolist())
-        first = sorted(found)[: WARM_UP_CYCLES + 1]
-        return first[-1] if len(first) > WARM_UP_CYCLES else first[-1] + 1
+        key = self._run_id, group.name
+        return warm_up(self._database, self._names, key, group.first_n).until
 
     def _chunks(self) -> Iterator[_Chunk]:
         """The newest first, so that a newer version is met before an older one."""
@@ -238,6 +237,29 @@ class Counting:
                 [low, min(chunk.high, low + length - 1)],
             )["packed"]
             yield known.counted(rows >> wide, rows & ((1 << wide) - 1))
+
+
+def warm_up(database: Database, names: Sequence[str], key: tuple[str, str], first_n: int) -> WarmUp:
+    """Which cycles of a group are warm-up.
+
+    Args:
+        database: To which the files are attached.
+        names: As what.
+        key: The run and the group.
+        first_n: The lowest number of the group.
+    """
+    found: set[int] = set()
+    for name in names:
+        columns = database.columns(
+            f"SELECT DISTINCT number FROM {name}.cycles WHERE run_id = ? AND group_name = ? "
+            "AND number BETWEEN ? AND ? ORDER BY number LIMIT ?",
+            [*key, first_n, first_n + 999, WARM_UP_CYCLES + 1],
+        )
+        found.update(columns["number"].tolist())
+    first = sorted(found)[: WARM_UP_CYCLES + 1]
+    if len(first) > WARM_UP_CYCLES:
+        return WarmUp(first[-1], WARM_UP_CYCLES)
+    return WarmUp(first[-1] + 1 if first else first_n, len(first))
 
 
 def code(column: str, words: Sequence[str]) -> str:

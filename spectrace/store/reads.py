@@ -6,10 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
+from spectrace.chosen import Choice, Chosen
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.store.choosing import Choosing
+from spectrace.store.request_history import request_history, served_requests
 from spectrace.store.shelf import Shelf
-from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
+from spectrace.store.source import (
+    PAGE,
+    OtherTrace,
+    RequestHistory,
+    RequestKey,
+    ServedRequest,
+    Stats,
+    TraceKey,
+)
 
 _Result = TypeVar("_Result")
 
@@ -54,6 +65,24 @@ class ShelfReads(ABC):
     def measure(self, run_id: str) -> Measures:
         """As `CycleSource.measure`."""
         return self._ask(lambda: self._shelf.measure(run_id))
+
+    def chosen(self, choice: Choice) -> Chosen:
+        """As `CycleSource.chosen`."""
+        return Choosing(self._ask, self._shelf, choice).chosen()
+
+    def served_requests(
+        self, run_id: str, group: str, before: RequestKey | None, limit: int
+    ) -> list[ServedRequest]:
+        """As `CycleSource.served_requests`."""
+        return self._ask(lambda: served_requests(self._shelf, (run_id, group), before, limit))
+
+    def request_history(
+        self, run_id: str, group: str, request_id: str, before: int | None, limit: int
+    ) -> RequestHistory | None:
+        """As `CycleSource.request_history`."""
+        return self._ask(
+            lambda: request_history(self._shelf, (run_id, group), request_id, before, limit)
+        )
 
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """As `CycleSource.other_spans`."""

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from spectrace.chosen import Choice, Chosen
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 
@@ -70,6 +71,77 @@ class OtherTrace(msgspec.Struct, frozen=True, kw_only=True):
         return self.first_ns, self.trace_id
 
 
+RequestKey: TypeAlias = tuple[int, str]
+"""The number of the last cycle that worked for a request, and the request's id."""
+
+
+class ServedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What cycles gave to one request, overshoot left out of `verifies` and `correct_drafts`.
+
+    Attributes:
+        request_id: The server's id of it.
+        cycles: Cycles that worked for it.
+        verifies: In how many of them something was verified.
+        correct_drafts: Drafts found correct.
+        output_tokens: Tokens that it got.
+        first_n: Number of the first of these cycles.
+        last_n: Of the last one.
+        first_ns: UNIX time in ns at which the first of them began.
+        last_ns: UNIX time in ns at which the last of them ended.
+    """
+
+    request_id: str
+    cycles: int
+    verifies: int
+    correct_drafts: int
+    output_tokens: int
+    first_n: int
+    last_n: int
+    first_ns: int
+    last_ns: int
+
+    @property
+    def key(self) -> RequestKey:
+        """By which requests are in order."""
+        return self.last_n, self.request_id
+
+
+class RequestCycle(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cycle gave to a request.
+
+    Attributes:
+        number: Of the cycle.
+        start_ns: UNIX time in ns at which it began.
+        took_ns: Its time in ns.
+        batch: Requests in its batch.
+        steps: Draft steps.
+        correct_drafts: Drafts found correct; None where nothing was verified.
+        output_tokens: Tokens that the request got.
+        overshoot: The request had ended before.
+    """
+
+    number: int
+    start_ns: int
+    took_ns: int
+    batch: int
+    steps: int
+    correct_drafts: int | None
+    output_tokens: int
+    overshoot: bool
+
+
+class RequestHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with cycles of its own.
+
+    Attributes:
+        request: The sums over all of its cycles that are kept.
+        cycles: Some of these, the highest number first.
+    """
+
+    request: ServedRequest
+    cycles: list[RequestCycle]
+
+
 class CycleSource(Protocol):
     """Gives runs and their cycles; of a cycle that was amended the newest version."""
 
@@ -106,6 +178,42 @@ class CycleSource(Protocol):
 
         Raises:
             SpectraceError: There is no such run, or it has no cycles.
+        """
+
+    def chosen(self, choice: Choice) -> Chosen:
+        """The cycles that are picked, with all of their times.
+
+        It takes a few seconds at most: of a run that is too long the newest cycles are read.
+
+        Raises:
+            SpectraceError: A file is damaged.
+        """
+
+    def served_requests(
+        self, run_id: str, group: str, before: RequestKey | None, limit: int
+    ) -> list[ServedRequest]:
+        """Requests that cycles worked for, by their keys, the one that was served last first.
+
+        Health checks are left out. Of a run that is too long the newest cycles are looked at.
+
+        Args:
+            run_id: The run.
+            group: Name of the group.
+            before: Only those with lower keys; None for all.
+            limit: How many at most.
+        """
+
+    def request_history(
+        self, run_id: str, group: str, request_id: str, before: int | None, limit: int
+    ) -> RequestHistory | None:
+        """One request and cycles that worked for it; None if none is here.
+
+        Args:
+            run_id: The run.
+            group: Name of the group.
+            request_id: The server's id of the request.
+            before: Only cycles with a lower number; None for all.
+            limit: How many cycles at most.
         """
 
     def other_spans(self, limit: int) -> list[OtherSpan]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -118,12 +118,16 @@ def other_span(number: int, parent: int = 0, trace: int = 1, **over: Any) -> Oth
 
 
 def record(
-    path: Path, cycles: Iterable[Cycle], run: Run | None = None, spans: Iterable[OtherSpan] = ()
+    path: Path,
+    cycles: Iterable[Cycle],
+    run: Run | Sequence[Run] | None = None,
+    spans: Iterable[OtherSpan] = (),
 ) -> Path:
-    """Writes a recording as `spectrace record` does."""
+    """Writes a recording as `spectrace record` does, of one run or of several."""
     store = path.with_name(f"{path.name}-store")
     with closing(CycleStore(store, retain_s=1e9, max_bytes=1 << 30)) as kept:
-        kept.put_run(run or run_of())
+        for one in [run or run_of()] if isinstance(run, Run | None) else run:
+            kept.put_run(one)
         kept.add(cycles)
         kept.add_spans(spans)
         kept.save(path)

@@ -1,5 +1,6 @@
 // The border to the server for the report of a run: asked for while somebody looks at it.
 import { batch, computed, effect } from "@preact/signals";
+import { type Answer, fetched } from "./fetching.ts";
 import { isDue, isSameReport, type Want } from "./lib/asking.ts";
 import { decodeReport, type Report } from "./lib/report.ts";
 import { isTraced } from "./lib/run.ts";
@@ -81,38 +82,22 @@ async function ask(want: Want): Promise<void> {
 function follows(
   before: Reported | null,
   want: Want,
-  answer: Report | string,
+  answer: Answer<Report>,
   beganMs: number,
 ): Reported {
   const now = Date.now();
   const kept = before && isSameReport(before, want) ? before.report : null;
-  const failed = typeof answer === "string";
   return {
     ...want,
     atMs: now,
     tookMs: now - beganMs,
-    report: failed ? kept : answer,
-    failure: failed ? answer : null,
+    report: "value" in answer ? answer.value : kept,
+    failure: "value" in answer ? null : answer.failure,
   };
 }
 
-/** The report, or a sentence that says why there is none. */
-async function answered(want: Want, signal: AbortSignal): Promise<Report | string> {
+/** The report, or why there is none. */
+function answered(want: Want, signal: AbortSignal): Promise<Answer<Report>> {
   const baseline = want.baselineMs === null ? "" : `?baseline_ms=${want.baselineMs}`;
-  const response = await fetch(`api/runs/${encodeURIComponent(want.run)}/report${baseline}`, {
-    signal,
-  }).catch(() => null);
-  if (response === null) {
-    return "spectrace does not answer. Read again when it is back.";
-  }
-  const body: unknown = await response.json().catch(() => null);
-  if (!response.ok) {
-    const detail = (body as { detail?: unknown } | null)?.detail;
-    return typeof detail === "string" ? detail : `The server answered ${response.status}.`;
-  }
-  try {
-    return decodeReport(body);
-  } catch {
-    return "The report is of a form that this page does not know. Reload the page.";
-  }
+  return fetched(`runs/${encodeURIComponent(want.run)}/report${baseline}`, decodeReport, signal);
 }

@@ -5,10 +5,12 @@ import "uplot/dist/uPlot.min.css";
 import { startAsking } from "./asking.ts";
 import { formatHash, parseHash } from "./lib/hash.ts";
 import { customProperties } from "./lib/tokens.ts";
+import { startLooking } from "./looking.ts";
 import { goTo, place, systemTheme, theme, themeOverride } from "./state.ts";
 import { start } from "./stream.ts";
 import "./styles.css";
 import "./dialog.css";
+import "./stored.css";
 import { App } from "./views/App.tsx";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -40,3 +42,4 @@ if (root) {
 }
 start();
 startAsking();
+startLooking();

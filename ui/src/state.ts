@@ -6,6 +6,7 @@ import { CONNECTING, type Connection } from "./lib/connection.ts";
 import { type CycleId, reachMs } from "./lib/cycle.ts";
 import { type Place, parseHash, type Tab } from "./lib/hash.ts";
 import { type Load, loadOf } from "./lib/load.ts";
+import { EVERYTHING } from "./lib/look.ts";
 import { endOf, Skew, until } from "./lib/now.ts";
 import type { Report } from "./lib/report.ts";
 import { merged, type TracedRequest } from "./lib/requests.ts";
@@ -17,6 +18,7 @@ import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
+import { bar, look, oneRun, otherRun, requestId } from "./looked.ts";
 
 /** How long the strip chart looks back, in s. */
 export const STRIP_S = 300;
@@ -345,6 +347,9 @@ export function chooseRun(id: string): void {
   baselineMs.value = null;
   triedBatch.value = null;
   triedSetting.value = null;
+  look.value = EVERYTHING;
+  bar.value = null;
+  requestId.value = null;
   chosenRun.value = id;
   resume();
 }
@@ -359,6 +364,11 @@ export const place = computed<Place>(() => ({
   baselineMs: baselineMs.value,
   batch: triedBatch.value,
   setting: triedSetting.value,
+  look: look.value,
+  bar: bar.value,
+  request: requestId.value,
+  one: oneRun.value,
+  other: otherRun.value,
 }));
 
 /** Follows an address that was typed or gone back to. */
@@ -371,6 +381,11 @@ export function goTo(target: Place): void {
   baselineMs.value = target.baselineMs;
   triedBatch.value = target.batch;
   triedSetting.value = target.setting;
+  look.value = target.look;
+  bar.value = target.bar;
+  requestId.value = target.request;
+  oneRun.value = target.one;
+  otherRun.value = target.other;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

@@ -14,7 +14,12 @@ export interface Want {
 }
 
 /** What was asked for last, and when. */
-export interface Had extends Want {
+export interface Had extends Want, Read {}
+
+/** When something was read from the store. */
+export interface Read {
+  /** Cycles of the run in the store. */
+  readonly stored: number;
   /** When it was answered, by the browser's clock. */
   readonly atMs: number;
   readonly tookMs: number;
@@ -33,6 +38,11 @@ export function isDue(want: Want, had: Had | null, live: boolean, nowMs: number)
   if (had === null || !isSameReport(want, had)) {
     return true;
   }
+  return isStale(want.stored, had, live, nowMs);
+}
+
+/** Whether to read again what was read, as `isDue`. */
+export function isStale(stored: number, had: Read, live: boolean, nowMs: number): boolean {
   const rest = Math.max(EVERY_MS, had.tookMs * REST);
-  return live && want.stored !== had.stored && nowMs - had.atMs >= rest;
+  return live && stored !== had.stored && nowMs - had.atMs >= rest;
 }

@@ -43,6 +43,13 @@ export function estimateText(estimate: Estimate | null, places = 2): string {
   return `${rounded(estimate.value, places)}${limits ?? ""}`;
 }
 
+/** A difference with its sign, "+1.31 (+1.30 to +1.32)". */
+export function signedText(estimate: Estimate, places = 2): string {
+  const shown = (value: number) => `${value > 0 ? "+" : ""}${rounded(value, places)}`;
+  const reach = reachOf(estimate);
+  return `${shown(estimate.value)}${reach ? ` (${reach.map(shown).join(" to ")})` : ""}`;
+}
+
 /** A share from 0 to 1 in percent, "12 % (9–15)", with one decimal where its interval is narrow. */
 export function percentText(estimate: Estimate | null): string {
   if (estimate === null) {

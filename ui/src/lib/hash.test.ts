@@ -1,5 +1,6 @@
 import { expect, test as it } from "vitest";
 import { formatHash, type Place, parseHash } from "./hash.ts";
+import { EVERYTHING } from "./look.ts";
 
 const NOWHERE: Place = {
   tab: "live",
@@ -10,6 +11,11 @@ const NOWHERE: Place = {
   baselineMs: null,
   batch: null,
   setting: null,
+  look: EVERYTHING,
+  bar: null,
+  request: null,
+  one: null,
+  other: null,
 };
 
 it("a place survives its address", () => {
@@ -27,6 +33,30 @@ it("a what-if survives its address", () => {
     setting: "2-1-3",
   };
   expect(formatHash(place)).toBe("#view=verdict&baseline_ms=11.1&batch=4&setting=2-1-3");
+  expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("a bar of what is picked survives its address", () => {
+  const place: Place = {
+    ...NOWHERE,
+    tab: "distribution",
+    look: { ...EVERYTHING, steps: 5, batch: 1, mode: "sync" },
+    bar: { phase: "verify.forward", lane: "device", fromNs: 100, toNs: null },
+  };
+  expect(formatHash(place)).toBe(
+    "#view=distribution&timing=sync&size=1&steps=5&bar=verify.forward%2Cdevice%2C100%2C",
+  );
+  expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("a request survives its address, whatever its id", () => {
+  const place: Place = { ...NOWHERE, tab: "requests", request: "a&b=#<i>é" };
+  expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("two runs survive their address", () => {
+  const place: Place = { ...NOWHERE, tab: "runs", one: "a1", other: "b2" };
+  expect(formatHash(place)).toBe("#view=runs&one=a1&other=b2");
   expect(parseHash(formatHash(place))).toEqual(place);
 });
 

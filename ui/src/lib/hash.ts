@@ -1,9 +1,12 @@
 // The address of the page: what is chosen stands in the URL's hash.
+import { type Bar, formatBar, type Look, parseBar, parseLook, putLook, textOf } from "./look.ts";
 import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
 /** What fills the page below its header. */
-export type Tab = "live" | "verdict";
+export type Tab = "live" | "distribution" | "requests" | "verdict" | "timing" | "runs";
+
+const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "timing", "runs"];
 
 /** What the hash can carry. */
 export interface Place {
@@ -19,6 +22,15 @@ export interface Place {
   readonly batch: number | null;
   /** The setting that is tried there, as `settingKey` writes it. */
   readonly setting: string | null;
+  /** Which stored cycles are looked at. */
+  readonly look: Look;
+  /** The bar of a distribution whose cycles are shown. */
+  readonly bar: Bar | null;
+  /** The request whose cycles are shown. */
+  readonly request: string | null;
+  /** The runs that are held against each other. */
+  readonly one: string | null;
+  readonly other: string | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -30,7 +42,7 @@ export function parseHash(hash: string): Place {
   const batch = fields.get("batch") ?? "";
   const setting = fields.get("setting") ?? "";
   return {
-    tab: fields.get("view") === "verdict" ? "verdict" : "live",
+    tab: TABS.find((each) => each === fields.get("view")) ?? "live",
     run: fields.get("run") || null,
     group: fields.get("group") ?? "",
     cycle: /^\d+$/.test(cycle) ? Number(cycle) : null,
@@ -38,6 +50,11 @@ export function parseHash(hash: string): Place {
     baselineMs: parseMs(baseline),
     batch: /^\d+$/.test(batch) ? Number(batch) : null,
     setting: /^\d+-\d+-\d+$/.test(setting) ? setting : null,
+    look: parseLook(fields),
+    bar: parseBar(fields.get("bar")),
+    request: textOf(fields, "request"),
+    one: textOf(fields, "one"),
+    other: textOf(fields, "other"),
   };
 }
 
@@ -67,6 +84,19 @@ export function formatHash(place: Place): string {
   }
   if (place.setting !== null) {
     fields.set("setting", place.setting);
+  }
+  putLook(fields, place.look);
+  if (place.bar !== null) {
+    fields.set("bar", formatBar(place.bar));
+  }
+  if (place.request !== null) {
+    fields.set("request", place.request);
+  }
+  for (const key of ["one", "other"] as const) {
+    const value = place[key];
+    if (value !== null) {
+      fields.set(key, value);
+    }
   }
   const text = fields.toString();
   return text === "" ? "" : `#${text}`;

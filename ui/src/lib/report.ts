@@ -384,7 +384,8 @@ function decodeBest(value: unknown): Best {
   };
 }
 
-function decodeSetting(value: unknown): Setting {
+/** Reads a setting. */
+export function decodeSetting(value: unknown): Setting {
   const setting = object(value, "setting");
   return {
     steps: number(setting, "steps"),

@@ -1,5 +1,5 @@
 // Requests as spans of other people tell of them, such as SGLang's own: read, kept, and laid out.
-import { flag, list, number, object, text, WireError } from "./json.ts";
+import { flag, list, maybeText, number, object, text, WireError } from "./json.ts";
 import { unixMs } from "./wire.ts";
 
 const NS_PER_MS = 1e6;
@@ -30,9 +30,25 @@ export interface TracedRequest {
   readonly more: number;
 }
 
+/** Some of all requests that are kept, those that began last first. */
+export interface TracedPage {
+  readonly requests: readonly TracedRequest[];
+  /** How to ask for those that follow; null where none do. */
+  readonly before: string | null;
+}
+
 /** Reads a list of requests from the JSON text of an event. */
 export function decodeRequests(json: string): TracedRequest[] {
   return list(JSON.parse(json), "requests").map(decodeRequest);
+}
+
+/** Reads a page of those that are kept. */
+export function decodeTracedPage(value: unknown): TracedPage {
+  const page = object(value, "requests");
+  return {
+    requests: list(page["requests"], "requests").map(decodeRequest),
+    before: maybeText(page, "before"),
+  };
 }
 
 function decodeRequest(value: unknown): TracedRequest {

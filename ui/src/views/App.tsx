@@ -21,6 +21,10 @@ import { Header } from "./Header.tsx";
 import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
 import { Strip } from "./Strip.tsx";
+import { Distribution } from "./stored/Distribution.tsx";
+import { Runs } from "./stored/Runs.tsx";
+import { Served } from "./stored/Served.tsx";
+import { Timing } from "./stored/Timing.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
 import { Verdict } from "./verdict/Verdict.tsx";
@@ -50,7 +54,7 @@ export function App() {
       <div class={split ? "body split" : "body"}>
         <main class="main">
           <Notices />
-          {run.value && (live ? <Live /> : <Verdict />)}
+          {run.value && <View />}
           {!run.value && <Empty known={server.value !== null} />}
         </main>
         {split && <Drawer />}
@@ -70,6 +74,24 @@ export function App() {
 /** A button, for a link would put its target into the hash, which is the page's address. */
 function skip(): void {
   document.querySelector<HTMLElement>(".scroller")?.focus();
+}
+
+/** What the chosen tab shows. */
+function View() {
+  switch (tab.value) {
+    case "distribution":
+      return <Distribution />;
+    case "requests":
+      return <Served />;
+    case "runs":
+      return <Runs />;
+    case "timing":
+      return <Timing />;
+    case "verdict":
+      return <Verdict />;
+    default:
+      return <Live />;
+  }
 }
 
 function Live() {

@@ -1,7 +1,7 @@
 // The selected cycle in full: its phases, its ranks, its requests.
 import { useSignal } from "@preact/signals";
 import { cycleMs, lateness, servedRows } from "../lib/cycle.ts";
-import { clock, lateMs, ms, msCell, plural, shortId, whole } from "../lib/format.ts";
+import { clock, lateMs, ms, msCell, plural, whole } from "../lib/format.ts";
 import { contextInWords, paddedInWords } from "../lib/load.ts";
 import { modesOf, oddTiming } from "../lib/timing.ts";
 import type { Cycle, RankCycle, RequestRow } from "../lib/wire.ts";
@@ -10,6 +10,7 @@ import { Term } from "./Card.tsx";
 import { Copy } from "./Copy.tsx";
 import { Dots } from "./Dots.tsx";
 import { Phases } from "./Phases.tsx";
+import { RequestLink } from "./stored/RequestLink.tsx";
 
 const FIRST_REQUESTS = 24;
 const NS_PER_MS = 1e6;
@@ -225,9 +226,7 @@ function Request({ row, steps }: { readonly row: RequestRow; readonly steps: num
   return (
     <tr>
       <th scope="row">
-        <span class="mono" title={row.id}>
-          {shortId(row.id, 14)}
-        </span>
+        <RequestLink id={row.id} inList={!row.health} />
         {row.health && <span class="caption"> health check</span>}
         {row.overshoot && (
           <Term

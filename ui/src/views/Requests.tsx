@@ -73,7 +73,11 @@ export function Requests() {
 
 /** The newest requests as a table. */
 export function RequestList() {
-  const shown = requests.value.slice(-LISTED).toReversed();
+  return <TracedTable shown={requests.value.slice(-LISTED).toReversed()} />;
+}
+
+/** Some requests as a table, in their order. */
+export function TracedTable({ shown }: { readonly shown: readonly TracedRequest[] }) {
   const served = cyclesByRequest();
   return (
     <table class="traced">

@@ -5,7 +5,11 @@ import { LiveControl } from "./LiveControl.tsx";
 
 const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["live", "Live"],
+  ["distribution", "Distribution"],
+  ["requests", "Requests"],
   ["verdict", "Verdict"],
+  ["timing", "Timing"],
+  ["runs", "Runs"],
 ];
 
 /** A link for each view, so that each can be kept and opened elsewhere. */

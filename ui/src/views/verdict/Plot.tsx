@@ -1,10 +1,10 @@
 // The frame of a small chart: its size as the page leaves it, the axis at its left, and whiskers.
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { decimalsOf, type Range } from "../../lib/axis.ts";
 import { type Estimate, reachOf } from "../../lib/estimate.ts";
 import { fixed } from "../../lib/format.ts";
 import { type Frame, yOf } from "../../lib/plot.ts";
+import { useWidth } from "../width.ts";
 
 const EDGES = { left: 40, right: 12, top: 16, bottom: 24 } as const;
 
@@ -18,17 +18,7 @@ export function Plot(props: {
   readonly children: (frame: Frame) => ComponentChildren;
 }) {
   const { label, height, range, at, unit = "", children } = props;
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const measure = () => setWidth(box.current?.clientWidth ?? 0);
-    measure();
-    const observer = new ResizeObserver(measure);
-    if (box.current) {
-      observer.observe(box.current);
-    }
-    return () => observer.disconnect();
-  }, []);
+  const [box, width] = useWidth();
   const frame = { ...EDGES, width, height };
   const decimals = at.length > 1 ? decimalsOf((at[1] ?? 0) - (at[0] ?? 0)) : 0;
   return (
