@@ -17,6 +17,7 @@ import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
+import { find, layout, marks, measured, stretch } from "./pointing.ts";
 
 /** How long the strip chart looks back, in s. */
 export const STRIP_S = 300;
@@ -80,7 +81,7 @@ export const systemTheme: Signal<Theme> = signal("light");
 /** The stretch of the waterfall's axis that the reader chose; null follows the cycles. */
 export const zoomed: Signal<Range | null> = signal(null);
 /** The name of the opened rank; null is the first. */
-export const openRank: Signal<string | null> = signal(null);
+export const openRank: Signal<string | null> = signal(initial.rank);
 export const onlyOpenRank: Signal<boolean> = signal(false);
 /** Cycles that this browser was too slow for. */
 export const skipped: Signal<number> = signal(0);
@@ -252,6 +253,11 @@ export function takePast(stored: readonly Cycle[]): void {
       strip.put(cycle, null);
     }
   }
+  const mine = stored.filter((cycle) => cycle.run === run.value?.run);
+  if (paused.value && mine.length > 0) {
+    // What lies before it moves nothing in a picture that stands still.
+    paused.value = { ...paused.value, cycles: merge(mine, paused.value.cycles) };
+  }
 }
 
 /** Takes in what the server says about itself. */
@@ -287,6 +293,8 @@ export function pause(): void {
 
 /** Goes on; what is selected stays selected as long as it is stored. */
 export function resume(): void {
+  // Before the pause ends: a stretch in view holds the picture.
+  stretch.value = null;
   paused.value = null;
   notFound.value = null;
   beat.value += 1;
@@ -345,6 +353,8 @@ export function chooseRun(id: string): void {
   baselineMs.value = null;
   triedBatch.value = null;
   triedSetting.value = null;
+  measured.value = null;
+  marks.value = [];
   chosenRun.value = id;
   resume();
 }
@@ -352,14 +362,26 @@ export function chooseRun(id: string): void {
 /** What the address should say. */
 export const place = computed<Place>(() => ({
   tab: tab.value,
-  run: chosenRun.value ?? (selected.value ? (run.value?.run ?? null) : null),
+  run: chosenRun.value ?? (namesCycles() ? (run.value?.run ?? null) : null),
   group: selected.value?.group ?? "",
   cycle: selected.value?.n ?? null,
   theme: themeOverride.value,
   baselineMs: baselineMs.value,
   batch: triedBatch.value,
   setting: triedSetting.value,
+  layout: layout.value,
+  stretch: stretch.value,
+  measured: measured.value,
+  marks: marks.value,
+  find: find.value,
+  rank: openRank.value,
 }));
+
+/** Whether the address names cycles, which mean nothing without their run. */
+function namesCycles(): boolean {
+  const named = selected.value ?? stretch.value ?? measured.value;
+  return named !== null || marks.value.length > 0;
+}
 
 /** Follows an address that was typed or gone back to. */
 export function goTo(target: Place): void {
@@ -371,6 +393,12 @@ export function goTo(target: Place): void {
   baselineMs.value = target.baselineMs;
   triedBatch.value = target.batch;
   triedSetting.value = target.setting;
+  layout.value = target.layout;
+  stretch.value = target.stretch;
+  measured.value = target.measured;
+  marks.value = target.marks;
+  find.value = target.find;
+  openRank.value = target.rank;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

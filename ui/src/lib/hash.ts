@@ -1,9 +1,14 @@
 // The address of the page: what is chosen stands in the URL's hash.
+import { formatMarks, formatStretch, type Mark, parseMarks, parseStretch } from "./marks.ts";
+import type { Anchored } from "./timeline.ts";
 import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
 /** What fills the page below its header. */
 export type Tab = "live" | "verdict";
+
+/** How the waterfall is laid out: on one axis of time, or a row a cycle. */
+export type Layout = "time" | "rows";
 
 /** What the hash can carry. */
 export interface Place {
@@ -19,6 +24,16 @@ export interface Place {
   readonly batch: number | null;
   /** The setting that is tried there, as `settingKey` writes it. */
   readonly setting: string | null;
+  readonly layout: Layout;
+  /** The stretch of the axis of time that is in view; null follows the newest cycles. */
+  readonly stretch: Anchored | null;
+  /** The stretch that is measured. */
+  readonly measured: Anchored | null;
+  readonly marks: readonly Mark[];
+  /** The words in the search field. */
+  readonly find: string;
+  /** The opened rank; null is the first. */
+  readonly rank: string | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -38,6 +53,12 @@ export function parseHash(hash: string): Place {
     baselineMs: parseMs(baseline),
     batch: /^\d+$/.test(batch) ? Number(batch) : null,
     setting: /^\d+-\d+-\d+$/.test(setting) ? setting : null,
+    layout: fields.get("layout") === "rows" ? "rows" : "time",
+    stretch: parseStretch(fields.get("at") ?? ""),
+    measured: parseStretch(fields.get("measured") ?? ""),
+    marks: parseMarks(fields.get("marks") ?? ""),
+    find: fields.get("find") ?? "",
+    rank: fields.get("rank") || null,
   };
 }
 
@@ -68,6 +89,22 @@ export function formatHash(place: Place): string {
   if (place.setting !== null) {
     fields.set("setting", place.setting);
   }
+  for (const [name, value] of waterfallFields(place)) {
+    if (value !== "") {
+      fields.set(name, value);
+    }
+  }
   const text = fields.toString();
   return text === "" ? "" : `#${text}`;
+}
+
+function waterfallFields(place: Place): readonly (readonly [name: string, value: string])[] {
+  return [
+    ["layout", place.layout === "rows" ? "rows" : ""],
+    ["rank", place.rank ?? ""],
+    ["at", formatStretch(place.stretch)],
+    ["measured", formatStretch(place.measured)],
+    ["marks", formatMarks(place.marks)],
+    ["find", place.find],
+  ];
 }

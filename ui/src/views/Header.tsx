@@ -5,6 +5,7 @@ import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
 import { chooseRun, figures, run, server, theme, themeOverride, timing } from "../state.ts";
 import { Term } from "./Card.tsx";
+import { helping } from "./Help.tsx";
 
 /** Mark, run, losses, cost, timing mode, theme. */
 export function Header() {
@@ -23,6 +24,7 @@ export function Header() {
       <div class="grow" />
       {current && <Health current={current} />}
       <ThemeSwitch />
+      <HelpButton />
     </header>
   );
 }
@@ -133,6 +135,22 @@ function Mode({ current }: { readonly current: RunState }) {
         {asked.length > 0 && <span class="dim">not {asked.join(", ")}</span>}
       </span>
     </Term>
+  );
+}
+
+function HelpButton() {
+  return (
+    <button
+      type="button"
+      class="button plain icon roomy"
+      aria-label="All keys"
+      title="All keys (?)"
+      onClick={() => {
+        helping.value = true;
+      }}
+    >
+      ?
+    </button>
   );
 }
 
