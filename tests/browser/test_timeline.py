@@ -70,8 +70,8 @@ def x_of(waterfall: Locator, milliseconds: float) -> float:
     """Where a time of the 100 ms in view stands in the window."""
     box = waterfall.bounding_box()
     assert box is not None
-    width = waterfall.evaluate("element => element.clientWidth") - GUTTER
-    return box["x"] + GUTTER + width * milliseconds / 100
+    width: float = waterfall.evaluate("element => element.clientWidth")
+    return box["x"] + GUTTER + (width - GUTTER) * milliseconds / 100
 
 
 def drag(page: Page, waterfall: Locator, start_ms: float, end_ms: float) -> None:
