@@ -39,6 +39,17 @@ describe("the ranks", () => {
     }
   });
 
+  it("are taller where there is room: one alone twice as tall as it must be, never over the edge", () => {
+    const host = (ranks: number, room: number) => {
+      const { ranks: shapes, height } = timeShape(ranks, 0, BOTH, { room, named: true });
+      expect(height).toBeLessThanOrEqual(room);
+      return shapes[0]?.host;
+    };
+    expect(host(1, 600)).toMatchObject({ height: 36, partsHeight: 28 });
+    expect(host(1, 82)).toMatchObject({ height: 18, partsHeight: 14 });
+    expect(host(8, 400)?.height).toBe(18);
+  });
+
   it("keep their least height where there is no room, so that they scroll", () => {
     expect(timeShape(64, 0, BOTH, GUTTER).height).toBeGreaterThan(64 * 27);
   });

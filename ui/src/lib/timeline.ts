@@ -8,6 +8,7 @@ import {
   type Bar,
   bars,
   endOf,
+  type Lane,
   laneAt,
   type RankShape,
   type RowParts,
@@ -22,6 +23,8 @@ const PAD = 6;
 /** Between the two lanes of an opened rank, and of a collapsed one. */
 const APART: Readonly<Record<"open" | "collapsed", number>> = { open: 6, collapsed: 2 };
 const TALLEST = 48;
+/** By how much an opened rank may be taller than it must be. */
+const MOST_SCALE = 2;
 /** Above a rank whose name has no gutter to stand in. */
 const NAME = 16;
 
@@ -93,31 +96,42 @@ export function timeShape(
   { room, named }: { readonly room: number; readonly named: boolean },
 ): TimeShape {
   const name = named ? 0 : NAME;
-  const heightOf = (opened: boolean) => {
-    const { host, device } = lanesAt(0, opened, has);
+  const heightOf = (opened: boolean, by: number) => {
+    const { host, device } = lanesAt(0, opened, has, by);
     return endOf(device ?? host) + name + 2 * (opened ? PAD : 0);
   };
-  const least = heightOf(false) + 3;
-  const spare = (room - heightOf(true)) / Math.max(1, ranks - 1);
+  const others = Math.max(0, ranks - 1);
+  const normal = heightOf(true, 1);
+  // Where even the tallest ranks leave room the opened one takes it, up to a point.
+  const left = room - others * (TALLEST + name) - name - 2 * PAD;
+  const scale = Math.max(1, Math.min(MOST_SCALE, left / (normal - name - 2 * PAD)));
+  const least = heightOf(false, 1) + 3;
+  const spare = (room - heightOf(true, scale)) / Math.max(1, others);
   const collapsed = Math.floor(Math.min(TALLEST + name, Math.max(least, spare)));
   const shapes: RankShape[] = [];
   const rows: Range[] = [];
   let y = 0;
   for (let place = 0; place < Math.max(1, ranks); place += 1) {
     const opened = place === open;
-    const height = opened ? heightOf(true) : collapsed;
-    const pad = opened ? PAD : Math.floor((collapsed - heightOf(false)) / 2);
-    shapes.push(lanesAt(y + name + pad, opened, has));
+    const height = opened ? heightOf(true, scale) : collapsed;
+    const pad = opened ? PAD : Math.floor((collapsed - heightOf(false, 1)) / 2);
+    shapes.push(lanesAt(y + name + pad, opened, has, opened ? scale : 1));
     rows.push({ start: y, end: y + height });
     y += height;
   }
   return { height: y, ranks: shapes, rows };
 }
 
-function lanesAt(y: number, opened: boolean, has: RowParts): RankShape {
-  const host = laneAt(y, "host", opened, has.parts);
+function lanesAt(y: number, opened: boolean, has: RowParts, scale: number): RankShape {
+  const host = scaled(laneAt(y, "host", opened, has.parts), scale);
   const below = endOf(host) + APART[opened ? "open" : "collapsed"];
-  return { host, device: has.device ? laneAt(below, "device", opened, has.parts) : null };
+  const device = has.device ? scaled(laneAt(below, "device", opened, has.parts), scale) : null;
+  return { host, device };
+}
+
+function scaled({ y, height, partsHeight }: Lane, scale: number): Lane {
+  const tall = Math.round(height * scale);
+  return { y, height: tall, partsY: y + tall, partsHeight: Math.round(partsHeight * scale) };
 }
 
 /** Cycles of which something lies within a stretch of UNIX time (ms), with their places. */

@@ -21,6 +21,7 @@ import {
   focus,
   focused,
   gutter,
+  hold,
   hovered,
   inBars,
   loading,
@@ -251,6 +252,7 @@ function onClick({ clientX, clientY }: PointerEvent): void {
   measured.value = null;
   if (cycle) {
     resting.value = false;
+    hold();
     select({ group: cycle.group, n: cycle.n });
     focus.value = bar ? spotOf(cycle, bar) : null;
   }

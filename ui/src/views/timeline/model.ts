@@ -227,6 +227,13 @@ export const scene = computed<Scene>(() => {
   };
 });
 
+/** Keeps what is in view: what was pointed at must not move on. */
+export function hold(): void {
+  if (stretch.value === null) {
+    show(view.value);
+  }
+}
+
 /** Shows a stretch of the past: the picture stands still. */
 export function show(range: Range): void {
   pause();
@@ -310,7 +317,7 @@ export function mark(): void {
   if (near) {
     marks.value = withoutMark(marks.value, near.letter);
   } else if (anchor) {
-    pause();
+    hold();
     marks.value = withMark(marks.value, {
       group: anchor.group,
       n: anchor.n,
@@ -321,7 +328,7 @@ export function mark(): void {
 
 /** Measures from one time to another, both UNIX ms. */
 export function measureBetween(one: number, other: number): void {
-  pause();
+  hold();
   measured.value = anchored(cycles.value, {
     start: Math.min(one, other),
     end: Math.max(one, other),

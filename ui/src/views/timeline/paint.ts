@@ -2,7 +2,7 @@
 import { decimalsOf, niceStep, type Range, ticks } from "../../lib/axis.ts";
 import { cycleKey, cycleMs, lateness } from "../../lib/cycle.ts";
 import { clock, fixed, lateMs, ms, ns, shortId, whole } from "../../lib/format.ts";
-import { deviceInWords } from "../../lib/lanes.ts";
+import { deviceInWords, phasesOf } from "../../lib/lanes.ts";
 import { type Column, servedOver, type TimeBar, type TimeShape } from "../../lib/timeline.ts";
 import { modesOf } from "../../lib/timing.ts";
 import { hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
@@ -18,6 +18,7 @@ const RULER = 18;
 /** What stands above the ranks and does not scroll. */
 export const HEAD = CYCLE_ROW + REQUEST_ROW + RULER;
 
+const NS_PER_MS = 1e6;
 const MINUTE_MS = 60_000;
 const S = 1000;
 const TICK_ROOM = 110;
@@ -295,9 +296,10 @@ class Painter {
     for (const cycle of this.#scene.cycles) {
       const rank = cycle.ranks.find((each) => each.rank === name);
       const [from, to] = [this.#xOf(cycle.t0Ms), this.#xOf(cycle.t0Ms + cycleMs(cycle))];
-      const say = (words: string, y: number, bad: boolean) => {
-        if (this.#pen.measure(words, SMALL) + 12 < to - from) {
-          this.#pen.text(words, from + 6, y, { tone: bad ? "bad" : "ink3" });
+      const say = (words: string, y: number, bad: boolean, after = from) => {
+        const x = Math.max(this.#scene.gutter, after) + 6;
+        if (x + this.#pen.measure(words, SMALL) + 6 < to) {
+          this.#pen.text(words, x, y, { tone: bad ? "bad" : "ink3" });
         }
       };
       if (!rank) {
@@ -311,9 +313,11 @@ class Painter {
       }
       const lacking = device ? deviceInWords(rank) : null;
       if (device && lacking !== null && device.height >= NAMED) {
-        say(lacking, top + middle(device), rank.deviceIncomplete);
+        const last = phasesOf(rank, "device").at(-1)?.end ?? rank.start;
+        const after = this.#xOf(cycle.t0Ms + last / NS_PER_MS);
+        say(lacking, top + middle(device), rank.deviceIncomplete, after);
       } else if (device) {
-        this.#pen.whisker(rank, device, top, (time) => this.#xOf(cycle.t0Ms + time / 1e6));
+        this.#pen.whisker(rank, device, top, (time) => this.#xOf(cycle.t0Ms + time / NS_PER_MS));
       }
     }
   }
