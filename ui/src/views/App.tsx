@@ -27,7 +27,7 @@ import { Strip } from "./Strip.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
 import { onTimeKey } from "./timeline/keys.ts";
-import { byKeys, measuredRange } from "./timeline/model.ts";
+import { byKeys, measuredAtRest } from "./timeline/model.ts";
 import { Timeline } from "./timeline/Timeline.tsx";
 import { Verdict } from "./verdict/Verdict.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
@@ -43,7 +43,7 @@ export function App() {
     return () => removeEventListener("keydown", onKey);
   }, []);
   const live = tab.value === "live";
-  const timed = layout.value === "time" && measuredRange.value !== null;
+  const timed = layout.value === "time" && measuredAtRest.value !== null;
   const split = live && (timed || selectedCycle.value !== null);
   return (
     <div class="app">

@@ -12,7 +12,7 @@ import { Copy, CopyLink } from "./Copy.tsx";
 import { Dots } from "./Dots.tsx";
 import { Measured } from "./Measured.tsx";
 import { Phases } from "./Phases.tsx";
-import { measuredRange } from "./timeline/model.ts";
+import { measuredAtRest } from "./timeline/model.ts";
 
 const FIRST_REQUESTS = 24;
 const NS_PER_MS = 1e6;
@@ -20,7 +20,7 @@ const NS_PER_MS = 1e6;
 /** What is measured, and the selected cycle; nothing while there is neither. */
 export function Drawer() {
   const cycle = selectedCycle.value;
-  const range = layout.value === "time" ? measuredRange.value : null;
+  const range = layout.value === "time" ? measuredAtRest.value : null;
   if (range) {
     return (
       <aside class="side" aria-label="Measured">

@@ -18,6 +18,7 @@ import {
   columnAt,
   cycleAt,
   cycleRange,
+  dragging,
   focus,
   focused,
   gutter,
@@ -56,7 +57,6 @@ let drag: {
   readonly time: number;
   readonly view: { readonly start: number; readonly end: number };
   readonly moves: boolean;
-  dragging: boolean;
 } | null = null;
 
 /** One stop for the keyboard, with arrow keys inside. */
@@ -183,7 +183,6 @@ function onDown(event: PointerEvent): void {
       view: view.value,
       // A finger has no keys, and what it is used to is to move things.
       moves: event.shiftKey || event.pointerType === "touch" || !inPlot,
-      dragging: false,
     };
   }
 }
@@ -191,7 +190,7 @@ function onDown(event: PointerEvent): void {
 function onMove(event: PointerEvent): void {
   const at = { x: event.clientX, y: event.clientY };
   clearTimeout(rest);
-  if (drag && (drag.dragging || Math.abs(at.x - drag.x) > CLICK)) {
+  if (drag && (dragging.value || Math.abs(at.x - drag.x) > CLICK)) {
     onDrag(event, drag);
     return;
   }
@@ -205,8 +204,8 @@ function onMove(event: PointerEvent): void {
 }
 
 function onDrag(event: PointerEvent, now: NonNullable<typeof drag>): void {
-  if (!now.dragging) {
-    now.dragging = true;
+  if (!dragging.value) {
+    dragging.value = true;
     resting.value = false;
     // What was pressed on may have moved on meanwhile.
     show(now.view);
@@ -222,8 +221,8 @@ function onDrag(event: PointerEvent, now: NonNullable<typeof drag>): void {
 }
 
 function onUp(event: PointerEvent): void {
-  const clicked = drag !== null && !drag.dragging;
-  drag = null;
+  const clicked = drag !== null && !dragging.value;
+  onCancel();
   if (clicked) {
     onClick(event);
   }
@@ -231,6 +230,7 @@ function onUp(event: PointerEvent): void {
 
 function onCancel(): void {
   drag = null;
+  dragging.value = false;
 }
 
 function onLeave(): void {

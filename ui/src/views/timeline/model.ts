@@ -124,6 +124,14 @@ const foundKeys = computed<ReadonlySet<string>>(() => new Set(found.value?.map(c
 /** The stretch that is measured, in UNIX ms; null while its cycle is not here. */
 export const measuredRange = computed<Range | null>(() => rangeOf(cycles.value, measured.value));
 
+/** Whether the pointer drags. */
+export const dragging: Signal<boolean> = signal(false);
+
+/** What the drawer speaks of; not while it changes, for the drawer takes room from the picture. */
+export const measuredAtRest = computed<Range | null>(() =>
+  dragging.value ? null : measuredRange.value,
+);
+
 /** The marks whose cycles are here, in UNIX ms. */
 export const letters = computed<readonly Letter[]>(() =>
   marks.value.flatMap((each) => {
