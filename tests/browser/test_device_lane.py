@@ -137,7 +137,7 @@ def test_the_host_lane_stays_what_it_was(page: Page, watched: Watched) -> None:
 @V2
 def test_the_axis_reaches_what_the_device_does_after_the_host(page: Page, watched: Watched) -> None:
     """The device's last phase begins behind the host's end of the cycle, and is in the picture."""
-    open_page(page, watched.traced)
+    open_page(page, watched.traced, "/#layout=rows")
     page.locator(".scroller").focus()
     page.keyboard.press("ArrowDown")
     card = page.get_by_role("tooltip")

@@ -16,6 +16,7 @@ from spectrace.collect.ring_view import RingView
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, rounding, until
 
 NS_PER_MS = 1e6
+ADDRESS_MS = 400  # the address follows at most every 300
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,38 @@ def test_pause_holds_the_picture_and_counts_what_comes(page: Page, traced: Paged
         timeout=PAGE_TIMEOUT_MS
     )
     assert newest_cycle(page) == held
+    page.keyboard.press("Space")
+    until(lambda: newest_cycle(page) > held)
+
+
+def test_a_drag_while_live_holds_what_was_pressed_on(page: Page, traced: Paged) -> None:
+    """The picture stands still, as long as what was dragged over; Escape and Space give it up."""
+    open_page(page, traced)
+    canvas = page.locator(".timeline canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.3, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, y)
+    page.mouse.move(box["x"] + box["width"] * 0.8, y)
+    page.mouse.up()
+    measured = page.get_by_role("complementary", name="Measured")
+    expect(measured).to_be_visible()
+    expect(page.get_by_text("Paused").first).to_be_visible()
+    page.wait_for_timeout(ADDRESS_MS)
+    address: str = page.evaluate("decodeURIComponent(location.hash)")
+    spans = [float(part.split("~")[2]) for part in re.findall(r"(?:at|measured)=([^&]+)", address)]
+    # Of the plot, which the gutter leaves of the canvas.
+    dragged, in_view = min(spans), max(spans)
+    assert dragged / in_view == pytest.approx(0.5 * box["width"] / (box["width"] - 132), abs=0.01)
+    held = newest_cycle(page)
+    expect(page.get_by_text(re.compile(r"^[\d,]+ new$")).first).to_be_visible(
+        timeout=PAGE_TIMEOUT_MS
+    )
+    assert newest_cycle(page) == held
+    page.keyboard.press("Escape")
+    expect(measured).to_have_count(0)
     page.keyboard.press("Space")
     until(lambda: newest_cycle(page) > held)
 

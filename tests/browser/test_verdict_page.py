@@ -109,7 +109,7 @@ def test_steps_are_tried_by_keys_and_stay_in_the_address(page: Page, viewed: Pag
     expect(said).to_contain_text(re.compile(rf"^2 steps: {rate(2):.1f} .* measured$"))
     flags = "--speculative-num-steps 2 --speculative-eagle-topk 1 --speculative-num-draft-tokens 3"
     expect(page.get_by_text(flags, exact=True)).to_be_visible()
-    assert page.url.endswith("setting=2-1-3")
+    expect(page).to_have_url(re.compile("setting=2-1-3$"))
     page.reload()
     expect(said).to_contain_text("2 steps", timeout=PAGE_TIMEOUT_MS)
     settings = page.get_by_role("region", name="Settings").locator("tbody tr.chosen")
@@ -131,7 +131,7 @@ def test_a_baseline_that_a_person_types(page: Page, alone: Paged) -> None:
         timeout=PAGE_TIMEOUT_MS
     )
     expect(page.get_by_text("11.1 ms (as you said)")).to_be_visible()
-    assert "baseline_ms=11.1" in page.url
+    expect(page).to_have_url(re.compile("baseline_ms=11.1"))
     page.get_by_role("button", name="As measured").click()
     expect(page.get_by_role("heading", name=unknown)).to_be_visible(timeout=PAGE_TIMEOUT_MS)
 

@@ -28,11 +28,21 @@ effect(() => {
   root.dataset["theme"] = themeOverride.value ?? "system";
 });
 
-effect(() => {
+// Browsers refuse an address that changes with every frame of a zoom.
+const ADDRESS_MS = 300;
+let writtenMs = 0;
+let writing: ReturnType<typeof setTimeout> | undefined;
+const write = () => {
   const hash = formatHash(place.value);
+  writtenMs = Date.now();
   if (hash !== location.hash) {
     history.replaceState(null, "", hash || location.pathname + location.search);
   }
+};
+effect(() => {
+  void place.value;
+  clearTimeout(writing);
+  writing = setTimeout(write, Math.max(0, writtenMs + ADDRESS_MS - Date.now()));
 });
 addEventListener("hashchange", () => goTo(parseHash(location.hash)));
 

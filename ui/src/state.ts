@@ -19,6 +19,7 @@ import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
 import { bar, look, oneRun, otherRun, requestId } from "./looked.ts";
+import { find, layout, marks, measured, stretch } from "./pointing.ts";
 
 /** How long the strip chart looks back, in s. */
 export const STRIP_S = 300;
@@ -82,7 +83,7 @@ export const systemTheme: Signal<Theme> = signal("light");
 /** The stretch of the waterfall's axis that the reader chose; null follows the cycles. */
 export const zoomed: Signal<Range | null> = signal(null);
 /** The name of the opened rank; null is the first. */
-export const openRank: Signal<string | null> = signal(null);
+export const openRank: Signal<string | null> = signal(initial.rank);
 export const onlyOpenRank: Signal<boolean> = signal(false);
 /** Cycles that this browser was too slow for. */
 export const skipped: Signal<number> = signal(0);
@@ -254,6 +255,11 @@ export function takePast(stored: readonly Cycle[]): void {
       strip.put(cycle, null);
     }
   }
+  const mine = stored.filter((cycle) => cycle.run === run.value?.run);
+  if (paused.value && mine.length > 0) {
+    // What lies before it moves nothing in a picture that stands still.
+    paused.value = { ...paused.value, cycles: merge(mine, paused.value.cycles) };
+  }
 }
 
 /** Takes in what the server says about itself. */
@@ -289,6 +295,8 @@ export function pause(): void {
 
 /** Goes on; what is selected stays selected as long as it is stored. */
 export function resume(): void {
+  // Before the pause ends: a stretch in view holds the picture.
+  stretch.value = null;
   paused.value = null;
   notFound.value = null;
   beat.value += 1;
@@ -350,6 +358,8 @@ export function chooseRun(id: string): void {
   look.value = EVERYTHING;
   bar.value = null;
   requestId.value = null;
+  measured.value = null;
+  marks.value = [];
   chosenRun.value = id;
   resume();
 }
@@ -357,7 +367,7 @@ export function chooseRun(id: string): void {
 /** What the address should say. */
 export const place = computed<Place>(() => ({
   tab: tab.value,
-  run: chosenRun.value ?? (selected.value ? (run.value?.run ?? null) : null),
+  run: chosenRun.value ?? (namesCycles() ? (run.value?.run ?? null) : null),
   group: selected.value?.group ?? "",
   cycle: selected.value?.n ?? null,
   theme: themeOverride.value,
@@ -369,7 +379,19 @@ export const place = computed<Place>(() => ({
   request: requestId.value,
   one: oneRun.value,
   other: otherRun.value,
+  layout: layout.value,
+  stretch: stretch.value,
+  measured: measured.value,
+  marks: marks.value,
+  find: find.value,
+  rank: openRank.value,
 }));
+
+/** Whether the address names cycles, which mean nothing without their run. */
+function namesCycles(): boolean {
+  const named = selected.value ?? stretch.value ?? measured.value;
+  return named !== null || marks.value.length > 0;
+}
 
 /** Follows an address that was typed or gone back to. */
 export function goTo(target: Place): void {
@@ -386,6 +408,12 @@ export function goTo(target: Place): void {
   requestId.value = target.request;
   oneRun.value = target.one;
   otherRun.value = target.other;
+  layout.value = target.layout;
+  stretch.value = target.stretch;
+  measured.value = target.measured;
+  marks.value = target.marks;
+  find.value = target.find;
+  openRank.value = target.rank;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

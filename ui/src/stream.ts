@@ -4,7 +4,9 @@ import { failed, heard, isSilent, secondsToRetry } from "./lib/connection.ts";
 import { type CycleId, cycleKey } from "./lib/cycle.ts";
 import { WireError } from "./lib/json.ts";
 import { decodeRequests } from "./lib/requests.ts";
+import { findCycle } from "./lib/ring.ts";
 import { decodeCycle, decodeCycles, decodeState } from "./lib/wire.ts";
+import { stretch } from "./pointing.ts";
 import {
   beat,
   clockMs,
@@ -12,6 +14,7 @@ import {
   cycles,
   misunderstood,
   notFound,
+  pause,
   paused,
   run,
   selected,
@@ -61,6 +64,18 @@ export function start(): void {
     const current = run.value;
     if (id && current && unknownRun.value === null && !selectedCycle.value) {
       void loadAround(current.run, id);
+    }
+  });
+  effect(() => {
+    const at = stretch.value;
+    const current = run.value;
+    if (!(at && current && unknownRun.value === null)) {
+      return;
+    }
+    if (!findCycle(cycles.value, at.group, at.n)) {
+      void loadAround(current.run, at);
+    } else if (!paused.value) {
+      pause();
     }
   });
 }
@@ -184,7 +199,8 @@ async function takeAround(runId: string, id: CycleId): Promise<void> {
   if (response?.status === 404) {
     batch(() => {
       notFound.value = { n: id.n };
-      selected.value = null;
+      selected.value = isSame(selected.value, id) ? null : selected.value;
+      stretch.value = isSame(stretch.value, id) ? null : stretch.value;
     });
   }
   if (response?.ok) {
@@ -192,6 +208,10 @@ async function takeAround(runId: string, id: CycleId): Promise<void> {
     const around = await storedCycles(runId, id.group, id.n + AROUND).catch(() => []);
     batch(() => takeStored([...around.filter((each) => each.n !== cycle.n), cycle]));
   }
+}
+
+function isSame(one: CycleId | null, other: CycleId): boolean {
+  return one !== null && cycleKey(one) === cycleKey(other);
 }
 
 async function storedCycles(runId: string, group: string, before: number) {

@@ -16,6 +16,12 @@ const NOWHERE: Place = {
   request: null,
   one: null,
   other: null,
+  layout: "time",
+  stretch: null,
+  measured: null,
+  marks: [],
+  find: "",
+  rank: null,
 };
 
 it("a place survives its address", () => {
@@ -68,4 +74,22 @@ it("nothing chosen is an empty hash", () => {
 it("what makes no sense is left out", () => {
   expect(parseHash("#cycle=-1&theme=blue&run=&else=1")).toEqual(NOWHERE);
   expect(parseHash("#view=else&baseline_ms=-1&batch=x&setting=2")).toEqual(NOWHERE);
+});
+
+it("what is in view of the waterfall survives its address", () => {
+  const at = { group: "", n: 4711, offsetMs: 1.5 };
+  const place: Place = {
+    ...NOWHERE,
+    layout: "rows",
+    rank: "DP0 TP1",
+    stretch: { ...at, lengthMs: 35 },
+    measured: { ...at, group: "DP0", lengthMs: 0.25 },
+    marks: [
+      { ...at, letter: "A" },
+      { ...at, letter: "C", group: "DP1" },
+    ],
+    find: "slower than 35 ms, accepted < 2",
+  };
+  expect(parseHash(formatHash(place))).toEqual(place);
+  expect(parseHash("#at=4711&measured=x&marks=1&layout=else")).toEqual(NOWHERE);
 });

@@ -1,5 +1,7 @@
 // The address of the page: what is chosen stands in the URL's hash.
 import { type Bar, formatBar, type Look, parseBar, parseLook, putLook, textOf } from "./look.ts";
+import { formatMarks, formatStretch, type Mark, parseMarks, parseStretch } from "./marks.ts";
+import type { Anchored } from "./timeline.ts";
 import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
@@ -7,6 +9,9 @@ import { parseMs } from "./verdict.ts";
 export type Tab = "live" | "distribution" | "requests" | "verdict" | "timing" | "runs";
 
 const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "timing", "runs"];
+
+/** How the waterfall is laid out: on one axis of time, or a row a cycle. */
+export type Layout = "time" | "rows";
 
 /** What the hash can carry. */
 export interface Place {
@@ -31,6 +36,16 @@ export interface Place {
   /** The runs that are held against each other. */
   readonly one: string | null;
   readonly other: string | null;
+  readonly layout: Layout;
+  /** The stretch of the axis of time that is in view; null follows the newest cycles. */
+  readonly stretch: Anchored | null;
+  /** The stretch that is measured. */
+  readonly measured: Anchored | null;
+  readonly marks: readonly Mark[];
+  /** The words in the search field. */
+  readonly find: string;
+  /** The opened rank; null is the first. */
+  readonly rank: string | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -55,6 +70,12 @@ export function parseHash(hash: string): Place {
     request: textOf(fields, "request"),
     one: textOf(fields, "one"),
     other: textOf(fields, "other"),
+    layout: fields.get("layout") === "rows" ? "rows" : "time",
+    stretch: parseStretch(fields.get("at") ?? ""),
+    measured: parseStretch(fields.get("measured") ?? ""),
+    marks: parseMarks(fields.get("marks") ?? ""),
+    find: fields.get("find") ?? "",
+    rank: fields.get("rank") || null,
   };
 }
 
@@ -98,6 +119,22 @@ export function formatHash(place: Place): string {
       fields.set(key, value);
     }
   }
+  for (const [name, value] of waterfallFields(place)) {
+    if (value !== "") {
+      fields.set(name, value);
+    }
+  }
   const text = fields.toString();
   return text === "" ? "" : `#${text}`;
+}
+
+function waterfallFields(place: Place): readonly (readonly [name: string, value: string])[] {
+  return [
+    ["layout", place.layout === "rows" ? "rows" : ""],
+    ["rank", place.rank ?? ""],
+    ["at", formatStretch(place.stretch)],
+    ["measured", formatStretch(place.measured)],
+    ["marks", formatMarks(place.marks)],
+    ["find", place.find],
+  ];
 }

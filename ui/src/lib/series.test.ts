@@ -1,5 +1,5 @@
 import { describe, expect, test as it } from "vitest";
-import { lastValue, Series } from "./series.ts";
+import { everyTenth, lastValue, Series, secondAt } from "./series.ts";
 import { cycleOf, rankOf, rowOf } from "./testing.ts";
 
 const at = (second: number, over = {}) => cycleOf(second, { t0Ms: second * 1000 + 1, ...over });
@@ -54,6 +54,21 @@ describe("the last seconds", () => {
     expect(series.columns(106_000).cycleP95[1]).toBe(10);
   });
 
+  it("name the slowest of their cycles, as amended", () => {
+    const series = filled();
+    const slow = at(102, { n: 7, group: "DP1", ranks: [rankOf(7, [["verify", 30]])] });
+    series.put(slow, null);
+    expect(series.columns(106_000).slowest[2]).toEqual({ group: "DP1", n: 7 });
+    series.put({ ...slow, ranks: [rankOf(7, [["verify", 3]])] }, slow);
+    expect(series.columns(106_000).slowest).toEqual([
+      null,
+      { group: "", n: 101 },
+      { group: "", n: 102 },
+      null,
+      { group: "", n: 104 },
+    ]);
+  });
+
   it("are all that is kept", () => {
     const series = filled();
     series.columns(200_000);
@@ -66,4 +81,16 @@ it("the last value is the last that is known, unless it is too old to speak of n
   expect(lastValue([null])).toBeNull();
   expect(lastValue([1, 875, ...Array.from({ length: 7 }, () => null)])).toBe(875);
   expect(lastValue([1, 875, ...Array.from({ length: 8 }, () => null)])).toBeNull();
+});
+
+it("a table has every tenth second of which anything is known, newest first", () => {
+  const series = new Series(60);
+  for (let second = 95; second < 125; second += 1) {
+    series.put(at(second, { requests: [rowOf(2)] }), null);
+  }
+  const columns = series.columns(126_000);
+  expect(everyTenth(columns)).toEqual(
+    [120, 110, 100].map((time) => ({ time, cycleP50: 10, acceptLength: 3, tokensPerS: 3 })),
+  );
+  expect(secondAt(columns, 60)).toBeNull();
 });

@@ -1,5 +1,5 @@
 // What the strip chart draws: cycle time, accept length and throughput, one point a second.
-import { countsForAcceptance, cycleMs, cycleTokens } from "./cycle.ts";
+import { type CycleId, countsForAcceptance, cycleKey, cycleMs, cycleTokens } from "./cycle.ts";
 import { ascending, percentile } from "./summary.ts";
 import type { Cycle } from "./wire.ts";
 
@@ -14,11 +14,18 @@ export interface Columns {
   readonly cycleP95: (number | null)[];
   readonly acceptLength: (number | null)[];
   readonly tokensPerS: (number | null)[];
+  /** The longest of the cycles whose times are drawn. */
+  readonly slowest: (CycleId | null)[];
+}
+
+/** How long a cycle took, in ms. */
+interface Duration extends CycleId {
+  readonly ms: number;
 }
 
 class Bucket {
-  /** In ms, of cycles that verify or decode. */
-  readonly durations: number[] = [];
+  /** Of cycles that verify or decode. */
+  readonly durations: Duration[] = [];
   tokens = 0;
   verifies = 0;
   correct = 0;
@@ -34,16 +41,22 @@ class Bucket {
       }
     }
     if (isDecoding(cycle)) {
-      this.#countDuration(cycleMs(cycle), sign);
+      this.#countDuration(cycle, sign);
     }
   }
 
-  #countDuration(duration: number, sign: 1 | -1): void {
+  slowest(): CycleId | null {
+    const [first, ...others] = this.durations;
+    const longest = others.reduce((one, other) => (other.ms > (one?.ms ?? 0) ? other : one), first);
+    return longest ? { group: longest.group, n: longest.n } : null;
+  }
+
+  #countDuration(cycle: Cycle, sign: 1 | -1): void {
     if (sign > 0) {
-      this.durations.push(duration);
+      this.durations.push({ group: cycle.group, n: cycle.n, ms: cycleMs(cycle) });
       return;
     }
-    const place = this.durations.indexOf(duration);
+    const place = this.durations.findIndex((each) => cycleKey(each) === cycleKey(cycle));
     if (place >= 0) {
       this.durations.splice(place, 1);
     }
@@ -95,6 +108,7 @@ export class Series {
       cycleP95: [],
       acceptLength: [],
       tokensPerS: [],
+      slowest: [],
     };
     for (let second = begin; second < end; second += 1) {
       columns.time.push(second);
@@ -107,7 +121,7 @@ export class Series {
     // The very first second began before the first cycle that the page knows.
     const begun = this.#first !== null && second > this.#first;
     const bucket = begun ? this.#buckets.get(second) : undefined;
-    const sorted = ascending(bucket?.durations ?? []);
+    const sorted = ascending((bucket?.durations ?? []).map(({ ms }) => ms));
     const at = (percent: number) => (sorted.length > 0 ? percentile(sorted, percent) : null);
     columns.cycleP5.push(at(5));
     columns.cycleP50.push(at(50));
@@ -115,6 +129,7 @@ export class Series {
     columns.acceptLength.push(
       bucket && bucket.verifies > 0 ? 1 + bucket.correct / bucket.verifies : null,
     );
+    columns.slowest.push(bucket?.slowest() ?? null);
     columns.tokensPerS.push(begun && !this.#partial.has(second) ? (bucket?.tokens ?? 0) : null);
   }
 
@@ -144,6 +159,37 @@ const RECENT = 8;
 /** The newest value of a column; null if all that is known is older than about 10 s. */
 export function lastValue(column: readonly (number | null)[]): number | null {
   return column.slice(-RECENT).findLast((value) => value !== null) ?? null;
+}
+
+/** One second of the strip chart. */
+export interface Second {
+  /** UNIX s. */
+  readonly time: number;
+  readonly cycleP50: number | null;
+  readonly acceptLength: number | null;
+  readonly tokensPerS: number | null;
+}
+
+/** The second at a place of the columns; null beyond their ends. */
+export function secondAt(columns: Columns, place: number): Second | null {
+  const time = columns.time[place];
+  return time === undefined
+    ? null
+    : {
+        time,
+        cycleP50: columns.cycleP50[place] ?? null,
+        acceptLength: columns.acceptLength[place] ?? null,
+        tokensPerS: columns.tokensPerS[place] ?? null,
+      };
+}
+
+/** Every tenth second of which anything is known, newest first: what a table can hold. */
+export function everyTenth(columns: Columns): Second[] {
+  return columns.time
+    .flatMap((time, place) => (time % 10 === 0 ? [secondAt(columns, place)] : []))
+    .filter((second) => second !== null)
+    .filter(({ cycleP50, tokensPerS }) => cycleP50 !== null || tokensPerS !== null)
+    .toReversed();
 }
 
 function isDecoding(cycle: Cycle): boolean {

@@ -96,7 +96,8 @@ export function endOf(lane: Lane): number {
   return lane.partsY + lane.partsHeight;
 }
 
-function laneAt(y: number, name: LaneName, opened: boolean, parts: boolean): Lane {
+/** A lane at a height; an opened one has room for parts below it. */
+export function laneAt(y: number, name: LaneName, opened: boolean, parts: boolean): Lane {
   const height = opened ? OPEN : COLLAPSED[name];
   return { y, height, partsY: y + height, partsHeight: opened && parts ? PARTS : 0 };
 }

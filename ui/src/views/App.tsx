@@ -1,6 +1,7 @@
 // The page: its regions, and the keys that work everywhere.
 import { useEffect } from "preact/hooks";
 import { costShare } from "../lib/format.ts";
+import { layout, measured } from "../pointing.ts";
 import {
   figures,
   panBy,
@@ -18,8 +19,10 @@ import { Drawer } from "./Drawer.tsx";
 import { Empty } from "./Empty.tsx";
 import { Footer } from "./Footer.tsx";
 import { Header } from "./Header.tsx";
+import { Help, helping } from "./Help.tsx";
 import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
+import { focusSearch } from "./Search.tsx";
 import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
 import { Runs } from "./stored/Runs.tsx";
@@ -27,6 +30,9 @@ import { Served } from "./stored/Served.tsx";
 import { Timing } from "./stored/Timing.tsx";
 import { Tabs } from "./Tabs.tsx";
 import { Tools } from "./Tools.tsx";
+import { onTimeKey } from "./timeline/keys.ts";
+import { byKeys, measuredAtRest } from "./timeline/model.ts";
+import { Timeline } from "./timeline/Timeline.tsx";
 import { Verdict } from "./verdict/Verdict.tsx";
 import { zoomAtFocus } from "./waterfall/model.ts";
 import { Waterfall } from "./waterfall/Waterfall.tsx";
@@ -41,7 +47,8 @@ export function App() {
     return () => removeEventListener("keydown", onKey);
   }, []);
   const live = tab.value === "live";
-  const split = live && selectedCycle.value !== null;
+  const timed = layout.value === "time" && measuredAtRest.value !== null;
+  const split = live && (timed || selectedCycle.value !== null);
   return (
     <div class="app">
       {run.value && live && (
@@ -67,6 +74,7 @@ export function App() {
         )}
       </section>
       <Footer />
+      <Help />
     </div>
   );
 }
@@ -100,63 +108,89 @@ function Live() {
       <Band />
       <Strip />
       <Tools />
-      <Waterfall />
+      {layout.value === "time" ? <Timeline /> : <Waterfall />}
     </>
   );
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) {
+  if (event.ctrlKey || event.metaKey || event.altKey || tab.value !== "live" || helping.value) {
     return;
   }
   const target = event.target as HTMLElement;
-  if (tab.value !== "live") {
-    return;
-  }
-  // Space presses a button and opens a list; there it is not ours.
-  const busy = target.closest("button, select, input, a") !== null;
   if (target.closest("select, input")) {
     return;
   }
-  switch (event.key) {
-    case " ":
-      if (busy || !run.value) {
-        return;
-      }
-      togglePause();
-      break;
+  // Space presses a button and opens a list; there it is not ours.
+  const busy = target.closest("button, a") !== null;
+  const done =
+    event.key === " "
+      ? !busy && onSpace()
+      : onCommonKey(event.key) ||
+        (layout.value === "time" ? onTimeKey(event, busy) : onRowsKey(event));
+  if (done) {
+    event.preventDefault();
+  }
+}
+
+function onSpace(): boolean {
+  if (run.value) {
+    togglePause();
+  }
+  return run.value !== null;
+}
+
+function onCommonKey(key: string): boolean {
+  switch (key) {
+    case "?":
+      helping.value = true;
+      return true;
+    case "/":
+      return focusSearch();
     case "Escape":
-      if (!selected.value) {
-        return;
+      if (layout.value === "time" && byKeys.value) {
+        byKeys.value = false;
+      } else if (layout.value === "time" && measured.value) {
+        measured.value = null;
+      } else if (selected.value) {
+        select(null);
+      } else {
+        return false;
       }
-      select(null);
-      break;
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** Keys of the picture with a row a cycle. */
+function onRowsKey(event: KeyboardEvent): boolean {
+  switch (event.key) {
     case "+":
     case "w":
       zoomAtFocus(1);
-      break;
+      return true;
     case "-":
     case "s":
       zoomAtFocus(-1);
-      break;
+      return true;
     case "a":
       panBy(-PAN);
-      break;
+      return true;
     case "d":
       panBy(PAN);
-      break;
+      return true;
     case "ArrowLeft":
     case "ArrowRight":
-      if (!event.shiftKey) {
-        return;
+      if (event.shiftKey) {
+        panBy(event.key === "ArrowLeft" ? -PAN : PAN);
       }
-      panBy(event.key === "ArrowLeft" ? -PAN : PAN);
-      break;
+      return event.shiftKey;
     case "0":
+    case "f":
       zoomed.value = null;
-      break;
+      return true;
     default:
-      return;
+      return false;
   }
-  event.preventDefault();
 }

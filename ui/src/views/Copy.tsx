@@ -1,5 +1,7 @@
 // A button that copies a text and says so.
 import { useState } from "preact/hooks";
+import { formatHash } from "../lib/hash.ts";
+import { place } from "../state.ts";
 
 const SHOWN_MS = 1500;
 
@@ -23,4 +25,10 @@ export function Copy(props: {
       <span aria-live="polite">{said ?? props.label}</span>
     </button>
   );
+}
+
+/** Copies the address of what is in view; the address bar may be a moment behind. */
+export function CopyLink() {
+  const link = `${location.href.replace(/#.*$/, "")}${formatHash(place.value)}`;
+  return <Copy text={link} label="Copy link" class="small" />;
 }

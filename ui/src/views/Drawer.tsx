@@ -5,19 +5,30 @@ import { clock, lateMs, ms, msCell, plural, whole } from "../lib/format.ts";
 import { contextInWords, paddedInWords } from "../lib/load.ts";
 import { modesOf, oddTiming } from "../lib/timing.ts";
 import type { Cycle, RankCycle, RequestRow } from "../lib/wire.ts";
+import { layout } from "../pointing.ts";
 import { cycles, openRank, select, selectedCycle } from "../state.ts";
 import { Term } from "./Card.tsx";
-import { Copy } from "./Copy.tsx";
+import { Copy, CopyLink } from "./Copy.tsx";
 import { Dots } from "./Dots.tsx";
+import { Measured } from "./Measured.tsx";
 import { Phases } from "./Phases.tsx";
 import { RequestLink } from "./stored/RequestLink.tsx";
+import { measuredAtRest } from "./timeline/model.ts";
 
 const FIRST_REQUESTS = 24;
 const NS_PER_MS = 1e6;
 
-/** Nothing while no cycle is selected. */
+/** What is measured, and the selected cycle; nothing while there is neither. */
 export function Drawer() {
   const cycle = selectedCycle.value;
+  const range = layout.value === "time" ? measuredAtRest.value : null;
+  if (range) {
+    return (
+      <aside class="side" aria-label="Measured">
+        <Measured range={range} />
+      </aside>
+    );
+  }
   return cycle ? (
     <aside class="side" aria-label={`Cycle ${whole(cycle.n)}`}>
       <Title cycle={cycle} />
@@ -92,7 +103,7 @@ function Title({ cycle }: { readonly cycle: Cycle }) {
           </button>
         </div>
       </div>
-      <Copy text={location.href} label="Copy link" class="small" />
+      <CopyLink />
     </div>
   );
 }

@@ -1,8 +1,21 @@
 // The last line: the keys, and what is stored.
 import { bytes, plural, span } from "../lib/format.ts";
+import { layout } from "../pointing.ts";
 import { run, server, tab } from "../state.ts";
 
-const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
+type Keys = readonly (readonly [keys: readonly string[], does: string])[];
+
+const TIME_KEYS: Keys = [
+  [["W", "A", "S", "D"], "move and zoom"],
+  [["drag"], "measure"],
+  [["F"], "fit"],
+  [["0"], "all"],
+  [["M"], "mark"],
+  [["/"], "find"],
+  [["Space"], "pause"],
+  [["?"], "all keys"],
+];
+const KEYS: Keys = [
   [["Space"], "pause"],
   [["↑", "↓"], "cycles"],
   [["←", "→"], "phases"],
@@ -10,14 +23,16 @@ const KEYS: readonly (readonly [keys: readonly string[], does: string])[] = [
   [["Enter"], "details"],
   [["+", "−", "0"], "zoom"],
   [["A", "D"], "move"],
-  [["Esc"], "close"],
+  [["/"], "find"],
+  [["?"], "all keys"],
 ];
 
 /** Keys at the left, the store at the right. */
 export function Footer() {
   const stored = run.value?.stored;
   const ranks = run.value?.ranks.length ?? 0;
-  const keys: typeof KEYS = ranks > 1 ? [...KEYS, [["j", "k"], "ranks"]] : KEYS;
+  const rows: Keys = ranks > 1 ? [...KEYS, [["j", "k"], "ranks"]] : KEYS;
+  const keys = layout.value === "time" ? TIME_KEYS : rows;
   return (
     <footer class="foot">
       {run.value &&

@@ -6,6 +6,7 @@ import type { RunState } from "../lib/wire.ts";
 import { chooseRun, figures, run, server, theme, themeOverride, timing } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { Control } from "./Control.tsx";
+import { helping } from "./Help.tsx";
 
 /** Mark, run, losses, cost, timing mode, theme. */
 export function Header() {
@@ -24,6 +25,7 @@ export function Header() {
       <div class="grow" />
       {current && <Health current={current} />}
       <ThemeSwitch />
+      <HelpButton />
     </header>
   );
 }
@@ -150,6 +152,22 @@ function Mode({ current }: { readonly current: RunState }) {
     <Term about={timingInWords(timing.value, current.timing)}>
       <span class={slows ? "badge warn" : "badge"}>{said}</span>
     </Term>
+  );
+}
+
+function HelpButton() {
+  return (
+    <button
+      type="button"
+      class="button plain icon roomy"
+      aria-label="All keys"
+      title="All keys (?)"
+      onClick={() => {
+        helping.value = true;
+      }}
+    >
+      ?
+    </button>
   );
 }
 

@@ -1,17 +1,21 @@
 // The last five minutes: cycle time, accept length and throughput on one axis of time.
-import { useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { limits, limitText, niceStep, type Range } from "../lib/axis.ts";
 import { clock, length, msCell, rate } from "../lib/format.ts";
-import { lastValue } from "../lib/series.ts";
+import { type Columns, everyTenth, lastValue, type Second, secondAt } from "../lib/series.ts";
 import { colour, type Theme } from "../lib/tokens.ts";
-import { columns, STRIP_S, stripEndMs, theme } from "../state.ts";
+import { layout } from "../pointing.ts";
+import { columns, paused, STRIP_S, select, stripEndMs, theme } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { RequestTrack } from "./Requests.tsx";
+import { letters, view } from "./timeline/model.ts";
+import type { Letter } from "./timeline/paint.ts";
 
 const MINUTE_S = 60;
 const MINUTES = STRIP_S / MINUTE_S;
+const TABLE_MS = 5000;
 const AGO = Array.from({ length: MINUTES }, (_, place) => MINUTES - place);
 
 type Values = readonly (number | null)[];
@@ -29,6 +33,13 @@ interface TrackProps {
   readonly text: (value: number | null) => string;
   readonly hovered: number | null;
   readonly onHover: (place: number | null) => void;
+  readonly over: Over;
+}
+
+/** What lies over the curves: what the waterfall shows of the past, and marks. UNIX ms. */
+interface Over {
+  readonly view: Range | null;
+  readonly letters: readonly Letter[];
 }
 
 /** Three tracks, one of requests where somebody traces them, and their axis. */
@@ -36,9 +47,11 @@ export function Strip() {
   const hovered = useSignal<number | null>(null);
   const shown = columns.value;
   const end = stripEndMs.value;
+  const past = paused.value !== null && layout.value === "time";
   const shared = {
     time: shown.time,
     hovered: hovered.value,
+    over: { view: past ? view.value : null, letters: letters.value },
     onHover: (place: number | null) => {
       hovered.value = place;
     },
@@ -76,7 +89,20 @@ export function Strip() {
       <RequestTrack />
       <div class="track timeaxis">
         <div class="gutter caption">{spoken === null ? "" : clock(spoken)}</div>
-        <div class="scale caption" aria-hidden="true">
+        <div
+          class="scale caption"
+          role="slider"
+          tabIndex={0}
+          aria-label="Second in the strip chart. Enter selects its slowest cycle."
+          aria-valuemin={0}
+          aria-valuemax={shown.time.length - 1}
+          aria-valuenow={hovered.value ?? shown.time.length - 1}
+          aria-valuetext={inWords(secondAt(shown, hovered.value ?? shown.time.length - 1))}
+          onKeyDown={(event) => onKeyDown(event, shown, hovered)}
+          onBlur={() => {
+            hovered.value = null;
+          }}
+        >
           {AGO.map((minutes) => (
             <span key={minutes} style={{ left: `${(1 - minutes / MINUTES) * 100}%` }}>
               {minutes === MINUTES ? `${minutes} min ${end === null ? "ago" : "before"}` : minutes}
@@ -87,8 +113,90 @@ export function Strip() {
           <span class="now">{end === null ? "now" : clock(end)}</span>
         </div>
       </div>
+      <div class="unseen">
+        <StripTable shown={shown} />
+      </div>
     </section>
   );
+}
+
+/** The curves as a table; brought up to date at most every five seconds. */
+function StripTable({ shown }: { readonly shown: Columns }) {
+  const kept = useRef<{ seconds: readonly Second[]; atMs: number }>({ seconds: [], atMs: 0 });
+  const { seconds, atMs } = kept.current;
+  if (seconds.length === 0 || Date.now() - atMs > TABLE_MS) {
+    kept.current = { seconds: everyTenth(shown), atMs: Date.now() };
+  }
+  return (
+    <table>
+      <caption>Every tenth second of the last five minutes, newest first</caption>
+      <thead>
+        <tr>
+          <th scope="col">second</th>
+          <th scope="col">median cycle time, ms</th>
+          <th scope="col">accept length, tokens</th>
+          <th scope="col">throughput, tok/s</th>
+        </tr>
+      </thead>
+      <tbody>
+        {kept.current.seconds.map((second) => (
+          <tr key={second.time}>
+            <th scope="row">{clock(second.time * 1000)}</th>
+            <td>{msCell(second.cycleP50)}</td>
+            <td>{length(second.acceptLength)}</td>
+            <td>{rate(second.tokensPerS)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** By how many seconds a key moves. */
+const STEPS: Readonly<Record<string, number>> = {
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+  PageDown: -10,
+  PageUp: 10,
+  Home: -STRIP_S,
+  End: STRIP_S,
+};
+
+function onKeyDown(event: KeyboardEvent, shown: Columns, hovered: Signal<number | null>): void {
+  const last = shown.time.length - 1;
+  const by = STEPS[event.key];
+  if (by !== undefined) {
+    hovered.value = Math.min(last, Math.max(0, (hovered.value ?? last + 1) + by));
+  } else if (event.key === "Enter") {
+    pick(shown, hovered.value ?? last);
+  } else {
+    return;
+  }
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** Selects the slowest cycle of a second, the one that a peak is made of. */
+function pick(shown: Columns, place: number): void {
+  const slowest = shown.slowest[place];
+  if (slowest) {
+    select(slowest);
+  }
+}
+
+function inWords(second: Second | null): string {
+  if (!second) {
+    return "";
+  }
+  const { time, cycleP50, acceptLength, tokensPerS } = second;
+  return [
+    clock(time * 1000),
+    `cycle time ${msCell(cycleP50)} ms`,
+    `accept length ${length(acceptLength)}`,
+    `${rate(tokensPerS)} tokens per second`,
+  ].join(", ");
 }
 
 function Track(props: TrackProps) {
@@ -137,6 +245,13 @@ function Plot(props: TrackProps & { readonly range: Range | null }) {
       place,
     );
     plot.current = chart;
+    const onClick = () => {
+      const at = chart.cursor.idx ?? null;
+      if (at !== null) {
+        pick(columns.peek(), at);
+      }
+    };
+    chart.over.addEventListener("click", onClick);
     const fit = new ResizeObserver(() =>
       chart.setSize({ width: place.clientWidth, height: place.clientHeight }),
     );
@@ -150,6 +265,16 @@ function Plot(props: TrackProps & { readonly range: Range | null }) {
   useEffect(() => {
     plot.current?.setData(data(latest.current) as uPlot.AlignedData);
   }, [props.time]);
+  useEffect(() => plot.current?.redraw(false), [props.over.view, props.over.letters]);
+  useEffect(() => {
+    const chart = plot.current;
+    // The pointer moves the cursor itself; what the keyboard chose is shown in the same way.
+    if (chart && (chart.cursor.idx ?? null) !== props.hovered) {
+      const time = props.hovered === null ? undefined : props.time[props.hovered];
+      const left = time === undefined ? -10 : chart.valToPos(time, "x");
+      chart.setCursor({ left, top: time === undefined ? -10 : 0 }, false);
+    }
+  }, [props.hovered]);
   return <div class="plot" ref={box} />;
 }
 
@@ -188,6 +313,7 @@ function options(
     ...(banded ? { bands: [{ series: [2, 1], fill: `${colour("ink3", tone)}4D` }] } : {}),
     hooks: {
       drawClear: [(chart) => drawMinutes(chart, colour("line", tone))],
+      draw: [(chart) => drawOver(chart, latest.current.over, tone)],
       setCursor: [(chart) => latest.current.onHover(chart.cursor.idx ?? null)],
     },
   };
@@ -204,6 +330,35 @@ function drawMinutes(chart: uPlot, stroke: string): void {
   for (let minute = 1; minute < MINUTES; minute += 1) {
     const x = Math.round(bbox.left + (bbox.width * minute) / MINUTES);
     ctx.fillRect(x, 0, Math.max(1, Math.round(devicePixelRatio)), ctx.canvas.height);
+  }
+  ctx.restore();
+}
+
+/** What the waterfall shows as a tinted stretch, marks as dashed lines. */
+function drawOver(chart: uPlot, { view: stretch, letters: marked }: Over, tone: Theme): void {
+  const { ctx, bbox } = chart;
+  const px = Math.max(1, Math.round(devicePixelRatio));
+  const xOf = (timeMs: number) => Math.round(chart.valToPos(timeMs / 1000, "x", true));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, 0, bbox.width, ctx.canvas.height);
+  ctx.clip();
+  if (stretch) {
+    const [from, to] = [xOf(stretch.start), xOf(stretch.end)];
+    ctx.fillStyle = colour("tint", tone);
+    ctx.fillRect(from, 0, Math.max(px, to - from), ctx.canvas.height);
+    ctx.fillStyle = colour("accent", tone);
+    ctx.fillRect(from, 0, px, ctx.canvas.height);
+    ctx.fillRect(Math.max(from + px, to), 0, px, ctx.canvas.height);
+  }
+  ctx.strokeStyle = colour("accent", tone);
+  ctx.lineWidth = px;
+  ctx.setLineDash([2 * px, 3 * px]);
+  for (const { time } of marked) {
+    ctx.beginPath();
+    ctx.moveTo(xOf(time), 0);
+    ctx.lineTo(xOf(time), ctx.canvas.height);
+    ctx.stroke();
   }
   ctx.restore();
 }

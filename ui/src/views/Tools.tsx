@@ -1,40 +1,101 @@
-// The row above the waterfall: requests, notes, which ranks, and the zoom.
+// The row above the waterfall: search, layout, requests, notes, which ranks, and the zoom.
+import type { Layout } from "../lib/hash.ts";
+import { layout, measured, spanMs, stretch } from "../pointing.ts";
 import { onlyOpenRank, openRank, rankNames, zoomed } from "../state.ts";
 import { Notes } from "./Notes.tsx";
 import { Requests } from "./Requests.tsx";
+import { Search } from "./Search.tsx";
+import { fit, zoomSteps } from "./timeline/model.ts";
 import { zoomAtFocus } from "./waterfall/model.ts";
+
+const LAYOUTS: readonly (readonly [layout: Layout, name: string, about: string])[] = [
+  ["time", "Time", "All ranks on one axis of time"],
+  ["rows", "Rows", "A row a cycle, each from its own start, the newest first"],
+];
 
 /** What is shown, and how much of it. */
 export function Tools() {
   return (
     <div class="tools">
-      <span class="caption wide">newest cycle first, each from its own start</span>
-      <div class="grow" />
+      <Search />
+      <Layouts />
       <Requests />
       <Notes />
       <Ranks />
-      <button
-        type="button"
-        class="button"
-        disabled={zoomed.value === null}
-        onClick={() => {
-          zoomed.value = null;
-        }}
-      >
+      {layout.value === "time" ? <TimeZoom /> : <RowsZoom />}
+    </div>
+  );
+}
+
+function Layouts() {
+  return (
+    <fieldset class="segments" aria-label="Layout of the waterfall">
+      {LAYOUTS.map(([each, name, about]) => (
+        <button
+          key={each}
+          type="button"
+          title={about}
+          aria-pressed={layout.value === each}
+          onClick={() => {
+            layout.value = each;
+          }}
+        >
+          {name}
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+function TimeZoom() {
+  return (
+    <Zoom
+      canFit={stretch.value !== null || spanMs.value !== null || measured.value !== null}
+      onFit={fit}
+      onZoom={zoomSteps}
+    />
+  );
+}
+
+function RowsZoom() {
+  return (
+    <Zoom
+      canFit={zoomed.value !== null}
+      onFit={() => {
+        zoomed.value = null;
+      }}
+      onZoom={zoomAtFocus}
+    />
+  );
+}
+
+function Zoom(props: {
+  readonly canFit: boolean;
+  readonly onFit: () => void;
+  readonly onZoom: (steps: number) => void;
+}) {
+  return (
+    <>
+      <button type="button" class="button" disabled={!props.canFit} onClick={props.onFit}>
         Fit
       </button>
       <button
         type="button"
         class="button icon"
         aria-label="Zoom out"
-        onClick={() => zoomAtFocus(-1)}
+        onClick={() => props.onZoom(-1)}
       >
         −
       </button>
-      <button type="button" class="button icon" aria-label="Zoom in" onClick={() => zoomAtFocus(1)}>
+      <button
+        type="button"
+        class="button icon"
+        aria-label="Zoom in"
+        onClick={() => props.onZoom(1)}
+      >
         +
       </button>
-    </div>
+    </>
   );
 }
 

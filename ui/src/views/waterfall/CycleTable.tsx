@@ -6,27 +6,26 @@ import { deviceInWords, type LaneName } from "../../lib/lanes.ts";
 import { phaseLabel } from "../../lib/phases.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { paused } from "../../state.ts";
-import { rows, scrollTop } from "./model.ts";
-import type { Row } from "./paint.ts";
 
 const EVERY_MS = 5000;
 
 interface Kept {
-  readonly rows: readonly Row[];
+  readonly cycles: readonly Cycle[];
   readonly atMs: number;
-  readonly scrollTop: number;
+  readonly at: string;
 }
 
-/** Brought up to date at most every five seconds while live: a reader must get through it. */
-export function CycleTable() {
-  const kept = useRef<Kept>({ rows: [], atMs: 0, scrollTop: 0 });
+/**
+ * `cycles`, newest first, as seen from `at`. Brought up to date at most every five seconds while
+ * live: a reader must get through it.
+ */
+export function CycleTable({ cycles, at }: Pick<Kept, "cycles" | "at">) {
+  const kept = useRef<Kept>({ cycles: [], atMs: 0, at: "" });
   const now = Date.now();
   const { current } = kept;
-  // Read at every call: a signal calls again only those who read it the last time.
-  const newest = rows.value;
-  const old = now - current.atMs > EVERY_MS || current.rows.length === 0;
-  if (old || paused.value || current.scrollTop !== scrollTop.value) {
-    kept.current = { rows: newest, atMs: now, scrollTop: scrollTop.value };
+  const old = now - current.atMs > EVERY_MS || current.cycles.length === 0;
+  if (old || paused.value || current.at !== at) {
+    kept.current = { cycles, atMs: now, at };
   }
   return (
     <table>
@@ -44,7 +43,7 @@ export function CycleTable() {
         </tr>
       </thead>
       <tbody>
-        {kept.current.rows.map(({ cycle }) => (
+        {kept.current.cycles.map((cycle) => (
           <tr key={cycleKey(cycle)}>
             <th scope="row">{whole(cycle.n)}</th>
             <td>{cycle.kind}</td>

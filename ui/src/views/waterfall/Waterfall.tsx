@@ -11,7 +11,6 @@ import {
   panBy,
   pause,
   paused,
-  run,
   select,
   selected,
   view,
@@ -19,6 +18,7 @@ import {
 } from "../../state.ts";
 import { loadOlder } from "../../stream.ts";
 import { CycleTable } from "./CycleTable.tsx";
+import { resize, useBox } from "./canvas.ts";
 import {
   box,
   byKeys,
@@ -35,12 +35,14 @@ import {
   rankAt,
   ranks,
   rowAt,
+  rows,
   scene,
   scrollTop,
   shape,
 } from "./model.ts";
 import { PhaseCard, spokenPhase } from "./PhaseCard.tsx";
 import { paint, RULER } from "./paint.ts";
+import { Waiting } from "./Waiting.tsx";
 
 const HOVER_MS = 60;
 const WHEEL = 1.0015;
@@ -54,7 +56,7 @@ let resting: ReturnType<typeof setTimeout> | undefined;
 export function Waterfall() {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
-  useBox(scroller);
+  useBox(scroller, box);
   usePainting(canvas);
   useScrolling(scroller);
   const explained = hovered.value ?? (cardAway.value ? null : focused.value);
@@ -91,49 +93,10 @@ export function Waterfall() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
-        <CycleTable />
+        <CycleTable cycles={rows.value.map(({ cycle }) => cycle)} at={`${scrollTop.value}`} />
       </div>
     </section>
   );
-}
-
-function Waiting() {
-  const listed = run.value?.ranks ?? [];
-  const reporting = listed.filter((rank) => rank.reporting).length;
-  return (
-    <div class="waiting">
-      <p class="soft">
-        {listed.length > 0 && `${reporting} of ${listed.length} ranks report. `}
-        Waiting for cycles. The first one shows up here as soon as the server decodes.
-      </p>
-    </div>
-  );
-}
-
-/** Follows the place and the size of the scrolled box. */
-function useBox(scroller: { readonly current: HTMLDivElement | null }): void {
-  useLayoutEffect(() => {
-    const element = scroller.current;
-    if (!element) {
-      return;
-    }
-    const measure = () => {
-      const { left, top } = element.getBoundingClientRect();
-      box.value = { left, top, width: element.clientWidth, height: element.clientHeight };
-    };
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    // What stands above can grow without a change of this box's own size.
-    observer.observe(document.body);
-    addEventListener("scroll", measure, { passive: true });
-    element.addEventListener("pointerenter", measure);
-    return () => {
-      observer.disconnect();
-      removeEventListener("scroll", measure);
-      element.removeEventListener("pointerenter", measure);
-    };
-  }, [scroller]);
 }
 
 function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
@@ -314,15 +277,5 @@ function reveal(scroller: HTMLElement | null, id: CycleId | null): void {
     scroller.scrollTop = top;
   } else if (bottom > scroller.scrollTop + scroller.clientHeight) {
     scroller.scrollTop = bottom - scroller.clientHeight;
-  }
-}
-
-function resize(surface: HTMLCanvasElement, width: number, height: number, scale: number): void {
-  const [w, h] = [Math.round(width * scale), Math.round(height * scale)];
-  if (surface.width !== w || surface.height !== h) {
-    surface.width = w;
-    surface.height = h;
-    surface.style.width = `${width}px`;
-    surface.style.height = `${height}px`;
   }
 }

@@ -4,7 +4,7 @@ import { cycleKey } from "../../lib/cycle.ts";
 import { cycleBefore, hasDevice } from "../../lib/lanes.ts";
 import { barOf, type Found, findSpot, type Spot, spotOf } from "../../lib/spot.ts";
 import { modesOf } from "../../lib/timing.ts";
-import { barAt, bars, endOf, rowShape, visibleRows } from "../../lib/waterfall.ts";
+import { barAt, bars, endOf, type RowParts, rowShape, visibleRows } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import {
   cycles,
@@ -72,11 +72,14 @@ export const ranks = computed<readonly string[]>(() =>
   onlyOpenRank.value ? [open.value] : rankNames.value,
 );
 
+/** What there is room for beside the lane of the host. */
+export const parts = computed<RowParts>(() => ({
+  parts: hasParts.value,
+  device: hasDeviceLane.value,
+}));
+
 export const shape = computed(() =>
-  rowShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), {
-    parts: hasParts.value,
-    device: hasDeviceLane.value,
-  }),
+  rowShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), parts.value),
 );
 
 export const gutter = computed<number>(() => {

@@ -1,0 +1,259 @@
+// All ranks on one axis of time, on a canvas; with a table for those who need one.
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { cycleKey } from "../../lib/cycle.ts";
+import { ms, plural, whole } from "../../lib/format.ts";
+import { spotOf } from "../../lib/spot.ts";
+import { panTime, wholeView } from "../../lib/timeline.ts";
+import { measured } from "../../pointing.ts";
+import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts";
+import { Card } from "../Card.tsx";
+import { CycleTable } from "../waterfall/CycleTable.tsx";
+import { resize, useBox } from "../waterfall/canvas.ts";
+import { PhaseCard, spokenPhase } from "../waterfall/PhaseCard.tsx";
+import { Waiting } from "../waterfall/Waiting.tsx";
+import {
+  barAtPoint,
+  box,
+  byKeys,
+  columnAt,
+  cycleAt,
+  cycleRange,
+  dragging,
+  focus,
+  focused,
+  gutter,
+  hold,
+  hovered,
+  inBars,
+  loading,
+  measureBetween,
+  panBy,
+  plot,
+  pointer,
+  rankAt,
+  resting,
+  reveal,
+  scene,
+  scrollTop,
+  shape,
+  show,
+  shown,
+  timeAt,
+  view,
+  zoomAt,
+} from "./model.ts";
+import { HEAD, paint } from "./paint.ts";
+
+const HOVER_MS = 60;
+const WHEEL = 1.0015;
+/** A pointer that moved less than this while it was down has clicked. */
+const CLICK = 4;
+const MOST_LISTED = 60;
+
+let rest: ReturnType<typeof setTimeout> | undefined;
+/** Where the pointer went down, and what it does since then. */
+let drag: {
+  readonly x: number;
+  readonly time: number;
+  readonly view: { readonly start: number; readonly end: number };
+  readonly moves: boolean;
+} | null = null;
+
+/** One stop for the keyboard, with arrow keys inside. */
+export function Timeline() {
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useBox(scroller, box);
+  usePainting(canvas);
+  useWheel(scroller);
+  useRevealing();
+  const explained = hovered.value ?? focused.value;
+  return (
+    <section class="waterfall timeline" aria-label="Waterfall">
+      <div
+        class="scroller"
+        ref={scroller}
+        role="application"
+        aria-label="Cycles on an axis of time. A and D move, W and S zoom, Enter selects a cycle, brackets go through its phases, question mark lists all keys."
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: the waterfall is one stop of the keyboard
+        tabIndex={0}
+        onScroll={(event) => {
+          scrollTop.value = event.currentTarget.scrollTop;
+        }}
+        onPointerDown={onDown}
+        onPointerMove={onMove}
+        onPointerUp={onUp}
+        onPointerCancel={onCancel}
+        onPointerLeave={onLeave}
+      >
+        {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus; the table speaks for it */}
+        <canvas ref={canvas} class={hovered.value ? "over-bar" : ""} aria-hidden="true" />
+        <div style={{ height: `${Math.max(0, shape.value.height + HEAD - box.value.height)}px` }} />
+      </div>
+      {cycles.value.length === 0 && <Waiting />}
+      {explained ? <PhaseCard {...explained} /> : <ColumnCard />}
+      <p class="unseen" aria-live="polite">
+        {focused.value ? spokenPhase(focused.value.found) : ""}
+      </p>
+      <div class="unseen">
+        <CycleTable
+          cycles={shown.value.slice(-MOST_LISTED).toReversed()}
+          at={`${paused.value ? view.value.start : 0}`}
+        />
+      </div>
+    </section>
+  );
+}
+
+/** What a column stands for, where cycles are too narrow for their phases. */
+function ColumnCard() {
+  const at = resting.value ? pointer.value : null;
+  const column = at && at.x > box.value.left + gutter.value ? columnAt(at.x) : null;
+  if (!(at && column)) {
+    return null;
+  }
+  const { cycle, time } = column;
+  return (
+    <Card x={at.x} y={at.y}>
+      {column.cycles === 1 ? (
+        <p>
+          Cycle {whole(cycle.n)}, {ms(time.end)}.
+        </p>
+      ) : (
+        <p>
+          {plural(column.cycles, "cycle")} from {ms(time.start)} to {ms(time.end)}. The slowest is{" "}
+          {whole(cycle.n)}.
+        </p>
+      )}
+    </Card>
+  );
+}
+
+function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
+  const now = scene.value;
+  useLayoutEffect(() => {
+    const surface = canvas.current;
+    const ctx = surface?.getContext("2d");
+    if (surface && ctx) {
+      const scale = devicePixelRatio || 1;
+      resize(surface, now.width, now.height, scale);
+      ctx.setTransform(scale, 0, 0, scale, 0, 0);
+      paint(ctx, now, getComputedStyle(document.body).fontFamily);
+    }
+  }, [now, canvas]);
+}
+
+function useWheel(scroller: { readonly current: HTMLDivElement | null }): void {
+  useEffect(() => {
+    // Not through a prop: those listeners are passive and could not prevent the page's own zoom.
+    const element = scroller.current;
+    element?.addEventListener("wheel", onWheel, { passive: false });
+    return () => element?.removeEventListener("wheel", onWheel);
+  }, [scroller]);
+}
+
+/** A cycle that was selected elsewhere comes into view, once it is here. */
+function useRevealing(): void {
+  const cycle = selectedCycle.value;
+  const key = cycle && cycleKey(cycle);
+  useEffect(() => {
+    // Where the address names a stretch that is still loaded, that one comes into view.
+    if (cycle && !loading.peek()) {
+      reveal(cycleRange(cycle));
+    }
+  }, [key]);
+}
+
+function onWheel(event: WheelEvent): void {
+  if (event.ctrlKey) {
+    zoomAt(WHEEL ** event.deltaY, event.clientX);
+    event.preventDefault();
+  } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    panBy((event.deltaX || event.deltaY) / plot.value);
+    event.preventDefault();
+  }
+}
+
+function onDown(event: PointerEvent): void {
+  const inPlot = event.clientX >= box.value.left + gutter.value;
+  if (event.button === 0) {
+    drag = {
+      x: event.clientX,
+      time: timeAt(event.clientX),
+      view: view.value,
+      // A finger has no keys, and what it is used to is to move things.
+      moves: event.shiftKey || event.pointerType === "touch" || !inPlot,
+    };
+  }
+}
+
+function onMove(event: PointerEvent): void {
+  const at = { x: event.clientX, y: event.clientY };
+  clearTimeout(rest);
+  if (drag && (dragging.value || Math.abs(at.x - drag.x) > CLICK)) {
+    onDrag(event, drag);
+    return;
+  }
+  pointer.value = at;
+  if (!(resting.value && hovered.value)) {
+    resting.value = false;
+    rest = setTimeout(() => {
+      resting.value = true;
+    }, HOVER_MS);
+  }
+}
+
+function onDrag(event: PointerEvent, now: NonNullable<typeof drag>): void {
+  if (!dragging.value) {
+    dragging.value = true;
+    resting.value = false;
+    // What was pressed on may have moved on meanwhile.
+    show(now.view);
+    (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+  }
+  if (now.moves) {
+    show(panTime(now.view, (now.x - event.clientX) / plot.value, wholeView(cycles.value)));
+  } else {
+    const right = box.value.left + gutter.value + plot.value;
+    const left = box.value.left + gutter.value;
+    measureBetween(now.time, timeAt(Math.min(right, Math.max(left, event.clientX))));
+  }
+}
+
+function onUp(event: PointerEvent): void {
+  const clicked = drag !== null && !dragging.value;
+  onCancel();
+  if (clicked) {
+    onClick(event);
+  }
+}
+
+function onCancel(): void {
+  drag = null;
+  dragging.value = false;
+}
+
+function onLeave(): void {
+  clearTimeout(rest);
+  resting.value = false;
+  pointer.value = null;
+}
+
+function onClick({ clientX, clientY }: PointerEvent): void {
+  const rank = rankAt(clientY);
+  byKeys.value = false;
+  if (clientX < box.value.left + gutter.value) {
+    openRank.value = rank ?? openRank.value;
+    return;
+  }
+  const bar = barAtPoint(clientX, clientY);
+  const there = inBars.value ? cycleAt(timeAt(clientX)) : columnAt(clientX)?.cycle;
+  const cycle = bar?.cycle ?? there ?? null;
+  measured.value = null;
+  if (cycle) {
+    resting.value = false;
+    hold();
+    select({ group: cycle.group, n: cycle.n });
+    focus.value = bar ? spotOf(cycle, bar) : null;
+  }
+}
