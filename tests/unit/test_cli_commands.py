@@ -22,19 +22,12 @@ from spectrace.cli.screens import JsonScreen, LineScreen
 from spectrace.cli.stopping import SIGNALS, stop_on_signals
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
-from spectrace.model import Rank, Run
+from spectrace.model import Run
 from spectrace.probe.layout import Origin, Seat, State, Word
+from tests.helpers.anything import any_run
 from tests.helpers.probe_ring import make_ring
 
-RUN = Run(
-    run_id="r" * 32,
-    host="here",
-    server_pid=70,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=71), Rank(name="TP1", pid=72)),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+RUN = any_run("TP0", "TP1")
 RUNNER = CliRunner()
 
 
