@@ -31,6 +31,13 @@ RUN = any_run("TP0", "TP1")
 RUNNER = CliRunner()
 
 
+def test_a_command_that_there_is_not_is_told_what_it_is_like() -> None:
+    """One letter short of `attach`."""
+    result = RUNNER.invoke(app, ["attac"])
+    assert result.exit_code == 2
+    assert "Did you mean 'attach'?" in result.output
+
+
 def test_the_version_is_printed() -> None:
     """`--version` needs no command."""
     result = RUNNER.invoke(app, ["--version"])
