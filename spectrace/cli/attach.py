@@ -53,7 +53,6 @@ from spectrace.metrics.meter import Meter
 from spectrace.model import Run
 from spectrace.server.control import SessionControl
 from spectrace.server.metered import MeterTap
-from spectrace.server.open import open_page
 from spectrace.server.traced import PageTap
 
 SERVER_DIED = 3
@@ -160,6 +159,8 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             pusher = opened.enter_context(pushing(target, meter, screen.note))
             taps.insert(0, LastPushTap(pusher, meter))
         if not wanted.no_page:
+            from spectrace.server.open import open_page  # noqa: PLC0415 - takes half a second
+
             kept = open_page(
                 retain_s=wanted.retain_s,
                 max_bytes=wanted.max_bytes,

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
-from spectrace.cli.stopping import SIGNALS
-
-_INTERRUPTED = 130
+from spectrace.cli.stopping import INTERRUPTED, SIGNALS, gone_at_ctrl_c
 
 
 def main() -> None:
     """Imports the commands, runs one, and lets nothing disturb the end of the process."""
-    hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if hears:  # a KeyboardInterrupt would be a traceback from amid some library's import
-        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
-    from spectrace.cli.main import main as run  # noqa: PLC0415 - takes half a second
-
     try:
-        if hears:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        with gone_at_ctrl_c():
+            from spectrace.cli.main import main as run  # noqa: PLC0415 - takes a while
         run()
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     finally:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spectrace.attach.session import End, SessionFacts, Stall
 from spectrace.cli.report import Exported
-from spectrace.cli.watched import Watched
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.shown import address
+
+if TYPE_CHECKING:  # it reads recordings, for which DuckDB takes long to import
+    from spectrace.cli.watched import Watched
 
 _GROUP = "spectrace.exporters"
 _FILE = ".file"  # what the name of an exporter that writes files ends with

@@ -4,36 +4,64 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import UserDict
+from pkgutil import resolve_name
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from spectrace import __version__
-from spectrace.cli.attach import attach
-from spectrace.cli.compare import compare
-from spectrace.cli.compare_timing import compare_timing
-from spectrace.cli.detach import detach
-from spectrace.cli.doctor import doctor
-from spectrace.cli.export import export
-from spectrace.cli.import_ import import_
-from spectrace.cli.launch import launch
-from spectrace.cli.mode import mode
 from spectrace.cli.output import drop_what_waits, harmless, refused
-from spectrace.cli.predict import predict
-from spectrace.cli.record import record
-from spectrace.cli.run_report import report
-from spectrace.cli.serve import serve
-from spectrace.cli.status import status
-from spectrace.cli.sweep import sweep
-from spectrace.cli.view import view
+from spectrace.cli.stopping import INTERRUPTED, gone_at_ctrl_c
 from spectrace.errors import SpectraceError
 
-_INTERRUPTED = 130
+# Where the function of each command stands. It is imported when it is asked for: all of them take
+# a second of a processor that a server may need.
+_COMMANDS = {
+    "attach": "spectrace.cli.attach:attach",
+    "launch": "spectrace.cli.launch:launch",
+    "detach": "spectrace.cli.detach:detach",
+    "mode": "spectrace.cli.mode:mode",
+    "compare-timing": "spectrace.cli.compare_timing:compare_timing",
+    "status": "spectrace.cli.status:status",
+    "doctor": "spectrace.cli.doctor:doctor",
+    "serve": "spectrace.cli.serve:serve",
+    "record": "spectrace.cli.record:record",
+    "view": "spectrace.cli.view:view",
+    "export": "spectrace.cli.export:export",
+    "import": "spectrace.cli.import_:import_",
+    "report": "spectrace.cli.run_report:report",
+    "predict": "spectrace.cli.predict:predict",
+    "compare": "spectrace.cli.compare:compare",
+    "sweep": "spectrace.cli.sweep:sweep",
+}
+
+
+class Imported(UserDict[str, Any]):
+    """Commands by name, each imported when it is looked at.
+
+    Args:
+        places: Where their functions stand, by name.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        """The command as typer makes it of its function."""
+        place = super().__getitem__(name)
+        with gone_at_ctrl_c():
+            function = resolve_name(place)
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(function)
+        return get_command(alone)
 
 
 class Commands(TyperGroup):
     """The commands, of which a broken output is an error that is said; typer hides it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = Imported(_COMMANDS)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # a click.Context
         """Runs the command.
@@ -54,22 +82,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(attach)
-app.command()(launch)
-app.command()(detach)
-app.command()(mode)
-app.command()(compare_timing)
-app.command()(status)
-app.command()(doctor)
-app.command()(serve)
-app.command()(record)
-app.command()(view)
-app.command()(export)
-app.command("import")(import_)
-app.command()(report)
-app.command()(predict)
-app.command()(compare)
-app.command()(sweep)
 
 
 def _print_version(wanted: bool) -> None:
@@ -103,7 +115,7 @@ def main() -> None:
     except OSError as error:
         _fail(refused(error))
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
 
 
 def _fail(error: SpectraceError) -> NoReturn:

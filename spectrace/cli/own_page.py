@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from spectrace.errors import SpectraceError
-from spectrace.server.security import LOOPBACK
+from spectrace.server.address import LOOPBACK
 from spectrace.shown import address
 
 _HERE = LOOPBACK | {"0.0.0.0", "::"}  # noqa: S104 - as a target these are this machine

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +13,8 @@ from typing import Any
 
 _POLL_S = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
 
 
 class Stop:
@@ -32,6 +36,23 @@ class Stop:
     def request(self) -> None:
         """Asks the loop to end."""
         self._requested = True
+
+
+@contextmanager
+def gone_at_ctrl_c() -> Iterator[None]:
+    """Has Ctrl-C end the process at once, without a word.
+
+    Amid imports a KeyboardInterrupt would be a traceback from some library, or be lost in it.
+    """
+    in_main = threading.current_thread() is threading.main_thread()  # it alone may set handlers
+    hears = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if hears:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        if hears:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

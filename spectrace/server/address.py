@@ -13,6 +13,7 @@ DEFAULT_PORT = 7711
 OTLP_HTTP_PORT = 4318
 OTLP_GRPC_PORT = 4317
 HOST = "127.0.0.1"
+LOOPBACK = frozenset({"localhost", HOST, "::1"})
 _PORTS_TRIED = 20
 
 

@@ -10,10 +10,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spectrace.otlp.receive import failure
+from spectrace.server.address import LOOPBACK
 from spectrace.server.receiver import PATH
 from spectrace.server.token import ASKED_FOR, Token
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 QUERY = "token"
 """Name of the parameter by which a browser shows the token for the first time."""
 _WHERE_TO_LOOK = (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from spectrace.attach.session import End, SessionFacts, Stall, controller_of, standing_still
 from spectrace.model import Cycle, Run
-from spectrace.server.hub import Hub
 from spectrace.server.state import Life, Lost, RunFacts, Source
+
+if TYPE_CHECKING:  # it takes long to import, and a session may have no page
+    from spectrace.server.hub import Hub
 
 _ENDS = {
     None: (Life.DETACHED, "Tracing was ended."),

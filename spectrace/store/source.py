@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from spectrace.chosen import Choice, Chosen
-from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
+
+if TYPE_CHECKING:  # numpy takes long to import, and most who count cycles need none of it
+    from spectrace.chosen import Choice, Chosen
+    from spectrace.measures import Measures
 
 PAGE = 200  # cycles that a read gives when nobody says how many
 

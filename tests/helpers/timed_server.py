@@ -11,27 +11,17 @@ from spectrace.attach.session import End, SessionFacts, Stall
 from spectrace.cli.follow import Clock
 from spectrace.model import (
     Cycle,
-    CycleKind,
     Lane,
     Phase,
     PhaseName,
-    Rank,
-    RankCycle,
     RequestRow,
     Run,
     TimingMode,
 )
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
 MS = 1_000_000
-RUN = Run(
-    run_id="c" * 32,
-    host="here",
-    server_pid=70,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=71),),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+RUN = any_run()
 # Draft, verify and the rest by the host's clock, in ms, by mode; on the device 2.18 and 27.40.
 HOST_MS = {
     TimingMode.OFF: (0.87, 28.71, 0.32),
@@ -97,8 +87,7 @@ def cycle_of(  # noqa: PLR0913 - each is what some test varies
             )  # fmt: skip
             on_device_ns = end_ns
     taken = recorded or mode
-    rank = RankCycle(
-        rank="TP0",
+    rank = any_rank(
         start_ns=start_ns,
         end_ns=at_ns,
         phases=() if mode is TimingMode.OFF else (*phases, *device),
@@ -107,18 +96,7 @@ def cycle_of(  # noqa: PLR0913 - each is what some test varies
         probe_ns=20_000,
     )
     row = RequestRow(request_id="a", correct_drafts=1, output_tokens=2)
-    return Cycle(
-        run_id=RUN.run_id,
-        group="",
-        number=number,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=batch_size,
-        steps=5,
-        topk=1,
-        draft_tokens=6,
-        ranks=(rank,),
-        requests=(row,) * batch_size,
-    )
+    return any_cycle(number, rank, batch_size=batch_size, requests=(row,) * batch_size)
 
 
 @dataclass

@@ -20,25 +20,13 @@ from spectrace_exporters.otlp import MAX_BATCH_SPANS, OtlpExporter
 from spectrace.errors import SpectraceError
 from spectrace.model import (
     Cycle,
-    CycleKind,
     Phase,
     PhaseName,
-    Rank,
-    RankCycle,
     RequestRow,
-    Run,
-    TimingMode,
 )
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
-RUN = Run(
-    run_id="0123456789abcdef" * 2,
-    host="node",
-    server_pid=10,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=11),),
-    anchor_unix_ns=2_000,
-    anchor_monotonic_ns=1_000,
-)
+RUN = any_run()
 ROWS = (RequestRow(request_id="a", correct_drafts=2, output_tokens=3),)
 SPANS = 4  # of one cycle: root, rank, host, draft
 
@@ -46,21 +34,7 @@ SPANS = 4  # of one cycle: root, rank, host, draft
 def cycle(number: int, requests: tuple[RequestRow, ...] | None = ROWS) -> Cycle:
     """A cycle of one rank that only drafts: four spans."""
     draft = Phase(name=PhaseName.DRAFT, start_ns=100, end_ns=120, of_cycle=number)
-    rank = RankCycle(
-        rank="TP0", start_ns=100, end_ns=120, phases=(draft,), mode=TimingMode.HOST, probe_ns=3
-    )
-    return Cycle(
-        run_id=RUN.run_id,
-        group="",
-        number=number,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=1,
-        steps=3,
-        topk=1,
-        draft_tokens=4,
-        ranks=(rank,),
-        requests=requests,
-    )
+    return any_cycle(number, any_rank(phases=(draft,)), requests=requests)
 
 
 def cycles(count: int) -> list[Cycle]:

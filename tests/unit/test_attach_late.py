@@ -6,18 +6,11 @@ import msgspec
 
 from spectrace.attach.late import LateRanks
 from spectrace.errors import SpectraceError
-from spectrace.model import Rank, Run
+from spectrace.model import Run
+from tests.helpers.anything import any_run
 
-FIRST, SECOND = Rank(name="TP0", pid=71), Rank(name="TP1", pid=72)
-RUN = Run(
-    run_id="r" * 32,
-    host="here",
-    server_pid=70,
-    command=("python",),
-    ranks=(FIRST,),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+FIRST, SECOND = any_run("TP0", "TP1").ranks
+RUN = any_run("TP0")
 REFUSAL = SpectraceError("It is busy.")
 
 

@@ -16,22 +16,15 @@ from spectrace.cli.main import app
 from spectrace.cli.mode import describe, the_only
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
-from spectrace.model import Rank, Run, TimingMode
+from spectrace.model import Rank, TimingMode
 from spectrace.probe.layout import Mode, State, Word, mode_word, split_mode
 from spectrace.probe.ring import RingWriter
+from tests.helpers.anything import any_run
 from tests.helpers.probe_ring import make_ring
 
 NAMES = ("DP0 TP0", "DP0 TP1", "DP1 TP0")
 PIDS = {name: pid for pid, name in enumerate(NAMES, 101)}
-RUN = Run(
-    run_id="r" * 32,
-    host="here",
-    server_pid=100,
-    command=("python",),
-    ranks=tuple(Rank(name=name, pid=pid) for name, pid in PIDS.items()),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+RUN = any_run(ranks=tuple(Rank(name=name, pid=pid) for name, pid in PIDS.items()))
 
 
 @pytest.fixture
@@ -150,7 +143,7 @@ def test_without_a_process_id_there_must_be_one_server() -> None:
     assert the_only([RUN]) is RUN
     with pytest.raises(SpectraceError, match="No SGLang server"):
         the_only([])
-    with pytest.raises(SpectraceError, match="100, 100"):
+    with pytest.raises(SpectraceError, match="70, 70"):
         the_only([RUN, RUN])
 
 
@@ -202,7 +195,7 @@ def test_who_switches_meanwhile_has_the_say(rings: dict[str, RingWriter]) -> Non
     def sleep(_: float) -> None:
         rings[NAMES[1]].words[Word.MODE] = mode_word(Mode.DEVICE, 2000)
 
-    with pytest.raises(SpectraceError, match=r"rank DP0 TP1 of server 100 to device: sync was not"):
+    with pytest.raises(SpectraceError, match=r"rank DP0 TP1 of server 70 to device: sync was not"):
         modes.switch(RUN, TimingMode.SYNC, sleep)
     assert [asked(rings[name])[0] for name in NAMES] == [Mode.HOST, Mode.DEVICE, Mode.HOST]
 

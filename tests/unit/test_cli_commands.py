@@ -22,20 +22,20 @@ from spectrace.cli.screens import JsonScreen, LineScreen
 from spectrace.cli.stopping import SIGNALS, stop_on_signals
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
-from spectrace.model import Rank, Run
+from spectrace.model import Run
 from spectrace.probe.layout import Origin, Seat, State, Word
+from tests.helpers.anything import any_run
 from tests.helpers.probe_ring import make_ring
 
-RUN = Run(
-    run_id="r" * 32,
-    host="here",
-    server_pid=70,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=71), Rank(name="TP1", pid=72)),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+RUN = any_run("TP0", "TP1")
 RUNNER = CliRunner()
+
+
+def test_a_command_that_there_is_not_is_told_what_it_is_like() -> None:
+    """One letter short of `attach`."""
+    result = RUNNER.invoke(app, ["attac"])
+    assert result.exit_code == 2
+    assert "Did you mean 'attach'?" in result.output
 
 
 def test_the_version_is_printed() -> None:

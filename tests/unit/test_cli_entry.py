@@ -14,12 +14,13 @@ import pytest
 from spectrace.cli.output import refused
 
 TIMEOUT_S = 30.0
-# Stands for the import of the commands, which takes its time.
+# Stands for the import of a module, which takes its time; then come the arguments.
 SLOW_IMPORT = """
 import sys, time
+slow = sys.argv.pop(1)
 class Slow:
     def find_spec(self, name, path=None, target=None):
-        if name == "spectrace.cli.main":
+        if name == slow:
             print("importing", flush=True)
             time.sleep(30)
 sys.meta_path.insert(0, Slow())
@@ -43,6 +44,16 @@ atexit.register(end)
 sys.modules["spectrace.cli.main"] = types.SimpleNamespace(main=command)
 main()
 """
+# Says of what was imported what takes long to import.
+IMPORTED = """
+import sys
+from spectrace.cli.entry import main
+try:
+    main()
+finally:
+    heavy = {"duckdb", "fastapi", "grpc", "numpy", "pyarrow", "requests"}
+    print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
 # A session that traces nothing; it says on stderr when it is left.
 TRACED = """
 import os, sys
@@ -62,10 +73,13 @@ entry.main()
 """
 
 
-def start(code: str) -> subprocess.Popen[str]:
+def start(code: str, *arguments: str) -> subprocess.Popen[str]:
     """A process of its own that runs `code`."""
     return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -75,13 +89,31 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_ctrl_c_amid_the_imports_is_quiet() -> None:
+@pytest.mark.parametrize("module", ["spectrace.cli.main", "spectrace.cli.detach"])
+def test_ctrl_c_amid_the_imports_is_quiet(module: str) -> None:
     """There is no traceback, and the exit code is the shell's for Ctrl-C."""
-    with start(SLOW_IMPORT) as process:
+    with start(SLOW_IMPORT, module, "detach", "70") as process:
         assert read_line(process) == "importing"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, errors) == (130, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--version",),
+        ("detach", "--help"),
+        ("status",),
+        ("doctor", "--help"),
+        ("attach", "0", "--no-page"),
+    ],
+)
+def test_a_command_imports_what_it_needs_and_no_more(arguments: tuple[str, ...]) -> None:
+    """Beside a server that decodes no time goes into the page, the store and the tables."""
+    with start(IMPORTED, *arguments) as process:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert errors.splitlines()[-1] == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

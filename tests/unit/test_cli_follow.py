@@ -21,44 +21,18 @@ from spectrace.cli.screens import JsonScreen, LineScreen, LiveScreen, Screen
 from spectrace.cli.stopping import Stop
 from spectrace.cli.window import CycleWindow
 from spectrace.errors import SpectraceError
-from spectrace.model import Cycle, CycleKind, Rank, RankCycle, RequestRow, Run, TimingMode
+from spectrace.model import Cycle, RequestRow, Run
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
 S = 1_000_000_000
-RUN = Run(
-    run_id="r" * 32,
-    host="here",
-    server_pid=70,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=71), Rank(name="TP1", pid=72)),
-    anchor_unix_ns=5_000 * S,
-    anchor_monotonic_ns=0,
-    engine="sglang 0.5.23",
-)
+RUN = any_run("TP0", "TP1", anchor_unix_ns=5_000 * S, engine="sglang 0.5.23")
 
 
 def cycle_of(number: int, tokens: int = 2) -> Cycle:
     """A speculative cycle of 10 ms with one request."""
-    rank = RankCycle(
-        rank="TP0",
-        start_ns=0,
-        end_ns=10_000_000,
-        phases=(),
-        mode=TimingMode.HOST,
-        probe_ns=20_000,
-    )
+    rank = any_rank(start_ns=0, end_ns=10_000_000, probe_ns=20_000)
     row = RequestRow(request_id="a", correct_drafts=tokens - 1, output_tokens=tokens)
-    return Cycle(
-        run_id=RUN.run_id,
-        group="",
-        number=number,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=1,
-        steps=3,
-        topk=1,
-        draft_tokens=4,
-        ranks=(rank,),
-        requests=(row,),
-    )
+    return any_cycle(number, rank, requests=(row,))
 
 
 class FakeClock(Clock):

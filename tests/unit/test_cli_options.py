@@ -19,6 +19,7 @@ from spectrace.cli.page_options import size_option
 from spectrace.errors import SpectraceError
 from spectrace.model import Run
 from spectrace.probe.layout import Mode
+from spectrace.server import open as open_module
 from tests.unit.test_cli_follow import RUN
 
 RUNNER = CliRunner()
@@ -39,7 +40,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         raise OpenedError("enough")
 
     monkeypatch.setattr(discover, "find_by_pid", lambda _pid: RUN)
-    monkeypatch.setattr(attach, "open_page", open_page)
+    monkeypatch.setattr(open_module, "open_page", open_page)
     monkeypatch.setattr(serve, "open_page", open_page)
     return calls
 

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from spectrace_exporters import ExportStats
 from spectrace_exporters._waiting import WaitingCycles
 
-from spectrace.model import Cycle, CycleKind, RankCycle, RequestRow, TimingMode
+from spectrace.model import Cycle, RequestRow
+from tests.helpers.anything import any_cycle, any_rank
 
 ROWS = (RequestRow(request_id="a", correct_drafts=2, output_tokens=3),)
 MANY = 1_000_000
@@ -15,21 +16,7 @@ MANY = 1_000_000
 
 def cycle(number: int, requests: tuple[RequestRow, ...] | None = ROWS) -> Cycle:
     """A cycle of one rank without phases, which is two spans."""
-    rank = RankCycle(
-        rank="TP0", start_ns=100, end_ns=120, phases=(), mode=TimingMode.OFF, probe_ns=3
-    )
-    return Cycle(
-        run_id="0" * 32,
-        group="",
-        number=number,
-        kind=CycleKind.DECODE,
-        batch_size=1,
-        steps=0,
-        topk=0,
-        draft_tokens=0,
-        ranks=(rank,),
-        requests=requests,
-    )
+    return any_cycle(number, any_rank(), requests=requests)
 
 
 @pytest.fixture

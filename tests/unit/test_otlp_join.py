@@ -11,28 +11,17 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spectrace.model import (
     Cycle,
-    CycleKind,
     Phase,
     PhaseName,
-    Rank,
-    RankCycle,
     RequestRow,
     Run,
-    TimingMode,
 )
 from spectrace.otlp.decode import SpanBatch, read_spans
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.join import MEMORY_S, PATIENCE_S, CycleCollector, JoinStats, Received
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
-RUN = Run(
-    run_id="0123456789abcdef" * 2,
-    host="node",
-    server_pid=10,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=11), Rank(name="TP1", pid=12)),
-    anchor_unix_ns=2_000,
-    anchor_monotonic_ns=1_000,
-)
+RUN = any_run("TP0", "TP1")
 ROW = RequestRow(request_id="a", correct_drafts=2, output_tokens=3)
 
 
@@ -42,28 +31,8 @@ def make_cycle(*ranks: str, number: int = 7, requests: tuple[RequestRow, ...] | 
         Phase(name=name, start_ns=start_ns, end_ns=start_ns + 10, of_cycle=number)
         for name, start_ns in ((PhaseName.DRAFT, 100), (PhaseName.WAIT, 110))
     )
-    return Cycle(
-        run_id=RUN.run_id,
-        group="",
-        number=number,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=1,
-        steps=3,
-        topk=1,
-        draft_tokens=4,
-        ranks=tuple(
-            RankCycle(
-                rank=rank,
-                start_ns=100,
-                end_ns=120,
-                phases=phases,
-                mode=TimingMode.HOST,
-                probe_ns=3,
-            )
-            for rank in ranks
-        ),
-        requests=requests,
-    )
+    shares = (any_rank(rank, phases=phases) for rank in ranks)
+    return any_cycle(number, *shares, requests=requests)
 
 
 def batch(

@@ -24,55 +24,26 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spectrace.model import (
-    Cycle,
-    CycleKind,
     OtherSpan,
     Phase,
     PhaseName,
-    Rank,
-    RankCycle,
     RequestRow,
-    Run,
-    TimingMode,
 )
 from spectrace.otlp import body as body_module
-from spectrace.otlp import names
+from spectrace.otlp import bounds, names
 from spectrace.otlp.body import JSON, MAX_BODY_BYTES, PROTOBUF
 from spectrace.otlp.bounds import MESSAGES
 from spectrace.otlp.decode import SpanBatch
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.receive import Answer, receive
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
 Spoil: TypeAlias = Callable[[Span], object]
 
-RUN = Run(
-    run_id="0123456789abcdef" * 2,
-    host="node",
-    server_pid=10,
-    command=("python",),
-    ranks=(Rank(name="TP0", pid=11),),
-    anchor_unix_ns=2_000,
-    anchor_monotonic_ns=1_000,
-)
-CYCLE = Cycle(
-    run_id=RUN.run_id,
-    group="",
-    number=7,
-    kind=CycleKind.SPECULATIVE,
-    batch_size=1,
-    steps=3,
-    topk=1,
-    draft_tokens=4,
-    ranks=(
-        RankCycle(
-            rank="TP0",
-            start_ns=100,
-            end_ns=120,
-            phases=(Phase(name=PhaseName.DRAFT, start_ns=100, end_ns=120, of_cycle=6),),
-            mode=TimingMode.HOST,
-            probe_ns=3,
-        ),
-    ),
+RUN = any_run()
+CYCLE = any_cycle(
+    7,
+    any_rank(phases=(Phase(name=PhaseName.DRAFT, start_ns=100, end_ns=120, of_cycle=6),)),
     requests=(RequestRow(request_id="a", correct_drafts=2, output_tokens=3),),
 )
 
@@ -376,7 +347,7 @@ def test_a_wrong_span_leaves_the_others_alone(
     [
         ("decode_cycle", names.RUN_ID, "../../etc/passwd", 1),
         ("decode_cycle", names.RUN_ID, "A" * 32, 1),
-        ("decode_cycle", names.PROCESS_PID, "10", 1),
+        ("decode_cycle", names.PROCESS_PID, "70", 1),
         ("decode_cycle", names.RANK, "TP0", 1),
         ("draft", names.LANE, "sideways", 3),
         ("draft", names.RANK, "TP1", 3),
@@ -478,9 +449,17 @@ def wrapped(inner: bytes, *numbers: int) -> bytes:
     return inner
 
 
-def empties(number: int, count: int = 1_000_001) -> bytes:
+def empties(number: int, count: int = 1_001) -> bytes:
     """So many empty elements of the list with this number."""
     return bytes([number << 3 | 2, 0]) * count
+
+
+@pytest.fixture
+def bounds_of_a_thousandth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a body of each shape is made and counted in no time; others meet the true ones."""
+    for name in ("MAX_SPANS", "MAX_PARTS", "MAX_FIELDS"):
+        monkeypatch.setattr(bounds, name, getattr(bounds, name) // 1000)
+    monkeypatch.setattr(body_module, "_SUSPECT_BYTES", 0)
 
 
 SPAN = (1, 2, 2)
@@ -501,13 +480,14 @@ VALUE = (*SPAN, 9, 2)  # of an attribute of a span
         wrapped(empties(1), *VALUE, 5),  # values of an array
         wrapped(empties(1), *VALUE, 6),  # pairs of a list of them
         wrapped(empties(1), *VALUE, *(5, 1) * 20, 6),
-        wrapped(b"\x0a\x00" * 500_000, 1, 1) + wrapped(b"\x4a\x00" * 500_000, *SPAN),
-        wrapped(b"\x8a\x00\x00" * 1_000_001, 1, 1),  # each tag is a byte longer than need be
+        wrapped(b"\x0a\x00" * 500, 1, 1) + wrapped(b"\x4a\x00" * 500, *SPAN),
+        wrapped(b"\x8a\x00\x00" * 1_001, 1, 1),  # each tag is a byte longer than need be
         b"\x0b\x0c" + wrapped(empties(1), 1, 1),  # behind a group, which is skipped
-        wrapped(b"\x0a\x00" * 1_000_001 + b"\xff", 1, 1),  # malformed in the end
+        wrapped(b"\x0a\x00" * 1_001 + b"\xff", 1, 1),  # malformed in the end
     ],
 )
-def test_millions_of_empty_parts_are_refused_before_they_are_read(
+@pytest.mark.usefixtures("bounds_of_a_thousandth")
+def test_too_many_empty_parts_are_refused_before_they_are_read(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """413 wherever they are in the body and however it says so; protobuf never sees it."""
@@ -515,18 +495,33 @@ def test_millions_of_empty_parts_are_refused_before_they_are_read(
     answer = receive(body, PROTOBUF, None)
 
     assert (answer.status, answer.batch) == (413, None)
-    assert "more than 1000000 attributes" in error(answer)
+    assert "more than 1000 attributes" in error(answer)
 
 
-@pytest.mark.parametrize("numbers", [(1,), (1, 1, 1)])
-def test_counting_ends_somewhere(numbers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """413 for millions of fields in no list: one resource, or one value, again and again."""
+AGAIN = [(b"\x0a\x00", (1,)), (b"\x12\x00", (1, 1, 1))]  # one resource, one value
+
+
+@pytest.mark.parametrize(("again", "numbers"), AGAIN)
+@pytest.mark.usefixtures("bounds_of_a_thousandth")
+def test_counting_ends_somewhere(
+    again: bytes, numbers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """413 for many fields in no list: one resource, or one value, again and again."""
     monkeypatch.setattr(body_module, "ExportTraceServiceRequest", None)
-    again = b"\x0a\x00" if len(numbers) == 1 else b"\x12\x00"
-    answer = receive(wrapped(again * 5_000_001, *numbers), PROTOBUF, None)
+    answer = receive(wrapped(again * 5_001, *numbers), PROTOBUF, None)
 
     assert (answer.status, answer.batch) == (413, None)
-    assert "more than 5000000 fields" in error(answer)
+    assert "more than 5000 fields" in error(answer)
+
+
+def test_counting_ends_after_five_million_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound as it is."""
+    monkeypatch.setattr(body_module, "ExportTraceServiceRequest", None)
+    [(again, numbers), _] = AGAIN
+
+    assert "more than 5000000 fields" in error(
+        receive(wrapped(again * 5_000_001, *numbers), PROTOBUF, None)
+    )
 
 
 def test_as_many_parts_as_there_may_be_are_read() -> None:

@@ -8,30 +8,18 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from spectrace.model import (
     Cycle,
-    CycleKind,
     Lane,
     Phase,
     PhaseName,
-    Rank,
     RankCycle,
     RequestRow,
-    Run,
-    TimingMode,
 )
 from spectrace.otlp import ids, names
 from spectrace.otlp.encode import Encoder
 from spectrace.otlp.shape import span_count
+from tests.helpers.anything import any_cycle, any_rank, any_run
 
-RUN = Run(
-    run_id="0123456789abcdef" * 2,
-    host="node",
-    server_pid=10,
-    command=("python", "-m", "sglang.launch_server"),
-    ranks=(Rank(name="TP0", pid=11), Rank(name="TP1", pid=12)),
-    anchor_unix_ns=2_000,
-    anchor_monotonic_ns=1_000,
-    engine="sglang 0.5.23",
-)
+RUN = any_run("TP0", "TP1", engine="sglang 0.5.23")
 HOST = (PhaseName.DRAFT, PhaseName.VERIFY_PREPARE, PhaseName.VERIFY_FORWARD, PhaseName.WAIT)
 
 
@@ -43,30 +31,12 @@ def phase(name: PhaseName, start_ns: int, *, lane: Lane = Lane.HOST, of_cycle: i
 def rank_cycle(rank: str, *more: Phase) -> RankCycle:
     """A rank with four host phases from 100 ns to 140 ns, and more."""
     host = tuple(phase(name, 100 + 10 * i) for i, name in enumerate(HOST))
-    return RankCycle(
-        rank=rank,
-        start_ns=100,
-        end_ns=140,
-        phases=host + more,
-        mode=TimingMode.HOST,
-        probe_ns=3,
-    )
+    return any_rank(rank, end_ns=140, phases=host + more)
 
 
 def cycle(*ranks: RankCycle, requests: tuple[RequestRow, ...] | None = ()) -> Cycle:
     """Cycle 7 with the given ranks."""
-    return Cycle(
-        run_id=RUN.run_id,
-        group="",
-        number=7,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=1,
-        steps=3,
-        topk=1,
-        draft_tokens=4,
-        ranks=ranks,
-        requests=requests,
-    )
+    return any_cycle(7, *ranks, requests=requests)
 
 
 def tree(spans: list[ReadableSpan]) -> list[tuple[str, str]]:
@@ -116,8 +86,8 @@ def test_a_resource_names_the_process_it_speaks_of() -> None:
     """The root's resource is the server's root process, a rank's is the rank's process."""
     root, rank, *_ = Encoder().spans(RUN, cycle(rank_cycle("TP1")))
 
-    assert root.resource.attributes["process.pid"] == 10
-    assert rank.resource.attributes["process.pid"] == 12
+    assert root.resource.attributes["process.pid"] == 70
+    assert rank.resource.attributes["process.pid"] == 72
     assert root.resource.attributes["service.instance.id"] == f"node/{RUN.run_id}"
     assert rank.resource.attributes["service.instance.id"] == f"node/{RUN.run_id}/TP1"
 

@@ -14,24 +14,17 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_conte
 
 from spectrace.collect.assembler import Assembler
 from spectrace.collect.reader import TextRecord
-from spectrace.model import Cycle, Rank, Run
+from spectrace.model import Cycle
 from spectrace.probe.layout import Command, RecordType, Word
 from spectrace.probe.request_spans import RequestSpans, span_of
 from tests.helpers import simulated_scheduler as simulated
+from tests.helpers.anything import any_run
 from tests.helpers.probe_ring import decoded
 from tests.helpers.simulated_scheduler import Batch, Request
 from tests.unit.test_probe_tracer import Traced
 
 SPAN = "000000000000000000000000000000ab-00000000000000cd"
-RUN = Run(
-    run_id="0" * 32,
-    host="node",
-    server_pid=1,
-    command=(),
-    ranks=(Rank(name="TP0", pid=2),),
-    anchor_unix_ns=0,
-    anchor_monotonic_ns=0,
-)
+RUN = any_run()
 
 
 def context_of(trace_id: int, span_id: int) -> Any:

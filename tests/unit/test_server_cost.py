@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from spectrace.model import Cycle, CycleKind, RankCycle, TimingMode
+from spectrace.model import Cycle, TimingMode
+from tests.helpers.anything import any_cycle, any_rank
 from tests.helpers.bootstrap import interval
 from tests.helpers.server_cost import BLOCK_CYCLES, Block, compare, pairs_of
 
 
 def cycle(number: int, mode: TimingMode, *, batch_size: int = 4) -> Cycle:
     """A cycle of as many µs as its number says."""
-    rank = RankCycle(rank="TP0", start_ns=0, end_ns=number * 1000, phases=(), mode=mode, probe_ns=0)
-    return Cycle(
-        run_id="run",
-        group="",
-        number=number,
-        kind=CycleKind.SPECULATIVE,
-        batch_size=batch_size,
-        steps=5,
-        topk=1,
-        draft_tokens=6,
-        ranks=(rank,),
-        requests=None,
-    )
+    rank = any_rank(start_ns=0, end_ns=number * 1000, mode=mode)
+    return any_cycle(number, rank, batch_size=batch_size)
 
 
 def test_blocks_follow_the_cycle_number() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import Headers
 
-from spectrace.server.security import LOOPBACK, refusal
+from spectrace.server.address import LOOPBACK
+from spectrace.server.security import refusal
 
 OWN = [
     "127.0.0.1:7711",
