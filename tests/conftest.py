@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from examples.sglang_cpu.load import Answer, generate
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
 
 os.environ["PATH"] = with_newest(os.environ["PATH"])
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 REQUESTS = 24
 TOKENS = 24
