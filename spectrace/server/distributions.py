@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from spectrace.analysis.distribution import (
     Accepted,
+    Alike,
     Bar,
     BarCycle,
     Cause,
@@ -81,6 +82,7 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
         warm_up: The same.
         untimed: The same.
         cycles: As in `Distribution`, like the rest.
+        alike: The same.
         phases: The same.
         slowest: The same.
         acceptance: The same.
@@ -95,6 +97,7 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: int
     untimed: int
     cycles: int
+    alike: tuple[Alike, ...]
     phases: tuple[PhaseSpread, ...]
     slowest: tuple[WireSlowCycle, ...]
     acceptance: tuple[Accepted, ...]
@@ -199,6 +202,7 @@ def _encoded(chosen: Chosen, groups: list[str]) -> bytes:
             warm_up=chosen.warm_up,
             untimed=chosen.untimed,
             cycles=found.cycles,
+            alike=found.alike,
             phases=found.phases,
             slowest=tuple(map(_wire_slow_cycle, found.slowest)),
             acceptance=found.acceptance,

@@ -55,6 +55,11 @@ def opened(page: Page, it: Paged, view: str, more: str = "") -> None:
     expect(page.get_by_role("status")).to_contain_text("As of", timeout=PAGE_TIMEOUT_MS)
 
 
+def picks(page: Page) -> Locator:
+    """The lists by which cycles are picked."""
+    return page.get_by_role("group", name="Which cycles")
+
+
 def row_of(page: Page, phase: str) -> Locator:
     """The row of a phase."""
     return page.get_by_role("region", name=phase, exact=True)
@@ -73,7 +78,7 @@ def test_percentiles_are_what_arithmetic_says(page: Page, story: Paged) -> None:
     expect(page.get_by_text(f"{FIVE + TWO:,} cycles, {WARM_UP} of warm-up left out")).to_be_visible(
         timeout=PAGE_TIMEOUT_MS
     )
-    page.get_by_label("steps").select_option(label=f"5 steps ({FIVE:,})")
+    picks(page).get_by_label("steps").select_option(label=f"5 steps ({FIVE:,})")
     expect(page.get_by_text(f"{FIVE:,} cycles, {WARM_UP} of warm-up left out")).to_be_visible()
     # 22.5 ms and 1.03 ms for each of six tokens, and a hundredth more; 0.6, 0.2 and 0.42 ms beside.
     verify = 22.5 + 1.03 * 6
@@ -156,11 +161,24 @@ def test_slow_cycles_and_acceptance_stand_beside(page: Page, story: Paged) -> No
     assert counts[:4] == [["1", "400"], ["2", "200"], ["3", "300"], ["4", "100"]]
 
 
+def test_a_line_of_steps_and_batch_size_picks_its_cycles(page: Page, story: Paged) -> None:
+    """Two steps take 26.45 ms, five 29.9; a press on a line shows these alone."""
+    opened(page, story, "distribution")
+    lines = page.get_by_role("region", name="By steps and batch size").locator("tbody tr")
+    assert [line.inner_text().split()[:4] for line in lines.all()] == [
+        ["2", "1", f"{TWO}", "26.4"],
+        ["5", "1", f"{FIVE:,}", "29.9"],
+    ]
+    page.get_by_role("button", name="Pick batch size 1 at 2 steps").click()
+    expect(page.get_by_text(f"{TWO} cycles, ")).to_be_visible()
+    assert page.url.endswith("size=1&steps=2")
+
+
 def test_what_is_not_stored_is_said(page: Page, story: Paged) -> None:
     """A size that nobody had, and a kind that is none: a sentence each, and the way back."""
     opened(page, story, "distribution", "&size=7")
     expect(page.get_by_text("No stored cycle is like that.")).to_be_visible()
-    page.get_by_label("batch").select_option(label="any size")
+    picks(page).get_by_label("batch").select_option(label="any size")
     expect(row_of(page, "cycle")).to_be_visible()
     page.goto(f"{story.url}/#view=distribution&kind=%3Cb%3E&bar=draft,gpu,1,2")
     alert = page.get_by_role("alert")

@@ -15,6 +15,7 @@ import { lookAgain, picked } from "../../looking.ts";
 import { Term } from "../Card.tsx";
 import { Swatch } from "../Swatch.tsx";
 import { Accepted } from "./Accepted.tsx";
+import { Alikes } from "./Alikes.tsx";
 import { BarCycles } from "./BarCycles.tsx";
 import { Histogram } from "./Histogram.tsx";
 import { Picks } from "./Picks.tsx";
@@ -88,6 +89,7 @@ function Found({ found, stale }: { readonly found: Spread; readonly stale: boole
       </div>
       <aside class="spreadside" aria-label="What stands out">
         {bar.value && <BarCycles bar={bar.value} />}
+        <Alikes found={found.alike} />
         <Accepted found={found.acceptance} />
         <Slowest cycles={found.slowest} />
       </aside>
