@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Request, expect
 
 from spectrace.model import RequestRow
+from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.founding_story import FIVE, TWO, WARM_UP, recording
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
 from tests.helpers.picked import forward
 from tests.helpers.recorded import other_span, record
 
 REQUESTS = 230
+EVERY_S = 10  # between two answers of a run that is traced
 TRACES = 120  # more than one page of 100
 NASTY = "<img src=x onerror=document.title='hurt'>&bar=draft,host,,"
 
@@ -250,3 +253,27 @@ def test_nothing_scrolls_sideways(browser: Browser, story: Paged, view: str, wid
     section = page.locator(".distribution, .served")
     assert section.evaluate("one => one.scrollWidth <= one.clientWidth")
     context.close()
+
+
+def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:
+    """The next answer is asked for 10 s after the first or later, and tells of more cycles."""
+    with (
+        FakeWorker("v1") as worker,
+        paged("attach", str(worker.pid), "--port", "0") as traced,
+    ):
+        until(lambda: traced.runs() and len(traced.cycles()) > 50)
+        asked: list[float] = []
+        page.on("request", lambda sent: asked.append(time.monotonic()) if is_spread(sent) else None)
+        open_page(page, traced)
+        assert not asked
+        page.get_by_role("link", name="Distribution").click()
+        ground = page.get_by_text(re.compile("^[0-9,]+ cycles?, "))
+        expect(ground).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+        before = ground.inner_text()
+        expect(ground).not_to_have_text(before, timeout=6 * PAGE_TIMEOUT_MS)
+        assert asked[1] - asked[0] >= EVERY_S
+
+
+def is_spread(request: Request) -> bool:
+    """Whether a distribution is asked for."""
+    return "/distribution" in request.url

@@ -37,6 +37,7 @@ export function Distribution() {
   const shown = had ? had.value : (here?.value ?? before.value);
   return (
     <section class="distribution" aria-label="Distribution" aria-busy={spread.asking.value}>
+      <h2 class="unseen">Distribution</h2>
       <div class="freshness">
         <Picks spread={shown} />
         <div class="grow" />
