@@ -30,6 +30,7 @@ _USUAL_BARS = MOST_BARS // 2
 _FEWEST_BARS = 8
 _SLOWEST = 10
 _MOST_ALIKE = 40
+_MOST_SETTINGS = 20
 # What lies further out is counted at the edge: a few cycles would press all others together.
 _EDGES = (0.1, 99.6)
 _LANES = (Lane.DEVICE, Lane.HOST)
@@ -162,7 +163,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         alike: By steps and batch size, the smallest first; of too many those with most cycles.
         phases: The whole cycle first, then phases in the order of a cycle, then gaps.
         slowest: At most ten, the slowest first.
-        acceptance: By setting, the one with the most verifies first.
+        acceptance: By setting, the one with the most verifies first, at most twenty.
     """
 
     cycles: int
@@ -408,12 +409,16 @@ def _rows(cycles: Columns, at: NDArray[np.int64]) -> list[dict[str, int]]:
 
 def _accepted(rows: Columns) -> tuple[Accepted, ...]:
     keys = np.stack([rows[name] for name in ("steps", "topk", "draft_tokens")], axis=1)
+    unique, places = np.unique(keys, axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    verifies = np.bincount(places, weights=rows["rows"], minlength=len(unique))
     found = []
-    for steps, topk, draft_tokens in np.unique(keys, axis=0).tolist():
-        here = (keys == (steps, topk, draft_tokens)).all(axis=1)
+    for at in np.argsort(-verifies, kind="stable")[:_MOST_SETTINGS].tolist():
+        steps, topk, draft_tokens = unique[at].tolist()
         setting = Setting(steps=steps, topk=topk, draft_tokens=draft_tokens)
+        here = places == at
         found.append(_of_setting(setting, {key: column[here] for key, column in rows.items()}))
-    return tuple(sorted(found, key=lambda one: -one.verifies))
+    return tuple(found)
 
 
 def _of_setting(setting: Setting, rows: Columns) -> Accepted:

@@ -23,6 +23,7 @@ from spectrace.chosen import Choice, Chosen, Seen
 from spectrace.model import CycleKind, Lane, TimingMode
 from spectrace.server.asked import Asked
 from spectrace.server.one_reader import OneReader
+from spectrace.server.served import groups_of
 from spectrace.store.source import CycleSource
 
 MOST_LISTED = 200  # cycles of a bar in one answer
@@ -137,7 +138,7 @@ class Distributions:
         with self._reader.turn():
             chosen = self._store.chosen(choice)
             self._last = choice, chosen
-        return _encoded(chosen, self._store.groups(run_id))
+        return _encoded(chosen, groups_of(self._store, run_id))
 
     def bar(self, run_id: str, parameters: QueryParams) -> bytes:
         """The JSON of a `WireBar`.

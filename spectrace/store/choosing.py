@@ -26,6 +26,7 @@ MOST_CYCLES = 500_000
 MOST_S = 8.0
 _STRETCH = 20_000  # ids that are read at once
 _MOST_RANKS = 512
+_MOST_NAME = 64  # characters of a rank's name; a file that somebody else made may hold anything
 _NUMBERS = (
     *("id", "number", "start_ns", "took_ns", "batch", "steps", "topk", "draft_tokens", "kind"),
     *("mode", "untimed", "device_incomplete", "error_ns"),
@@ -154,10 +155,10 @@ class Choosing:
     def _rank_names(self, stretch: _Stretch) -> tuple[str, ...]:
         """Those of the cycles in a stretch, in their order."""
         found = self._shelf.database.columns(
-            "SELECT rank, min(place) AS place "
+            f"SELECT left(rank, {_MOST_NAME}) AS rank, min(place) AS place "
             f"FROM {stretch.name}.ranks WHERE id BETWEEN $1 AND $2 AND id IN "
             f"(SELECT id FROM {stretch.name}.cycles WHERE id BETWEEN $1 AND $2 "
-            "AND run_id = $3 AND group_name = $4) GROUP BY rank ORDER BY place, rank LIMIT $5",
+            "AND run_id = $3 AND group_name = $4) GROUP BY 1 ORDER BY place, 1 LIMIT $5",
             [stretch.low, stretch.high, *self._key, _MOST_RANKS],
         )
         return tuple(found["rank"].tolist())
