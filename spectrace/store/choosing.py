@@ -26,6 +26,7 @@ MOST_CYCLES = 500_000
 MOST_S = 8.0
 _STRETCH = 20_000  # ids that are read at once
 _MOST_RANKS = 512
+_MOST_ERROR_NS = 1_000_000_000_000_000
 _MOST_NAME = 64  # characters of a rank's name; a file that somebody else made may hold anything
 _NUMBERS = (
     *("id", "number", "start_ns", "took_ns", "batch", "steps", "topk", "draft_tokens", "kind"),
@@ -215,7 +216,7 @@ class Choosing:
             f"({code('r.mode', [mode.value for mode in MODES])})::BIGINT AS mode, "
             f"(r.incomplete OR r.ended_idle)::BIGINT + {known('late_switch')} AS untimed, "
             f"{known('device_incomplete')} AS device_incomplete, "
-            f"{known('clock_error_ns')} AS error_ns "
+            f"greatest(0, least({known('clock_error_ns')}, {_MOST_ERROR_NS})) AS error_ns "
             f"FROM (SELECT * FROM {name}.cycles WHERE run_id = $1 AND group_name = $2 "
             f"AND number >= $3 AND id BETWEEN $4 AND $5 AND start_ns >= $6 AND {SOUND_CYCLE}) c "
             f"JOIN (SELECT * FROM {name}.ranks WHERE id BETWEEN $4 AND $5 AND {SOUND} "
