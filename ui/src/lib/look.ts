@@ -35,7 +35,7 @@ export const EVERYTHING: Look = {
 };
 
 /** By what name each stands in the address. */
-const TEXTS = { group: "of", rank: "rank", kind: "kind", mode: "timing" } as const;
+const TEXTS = { group: "of", rank: "of_rank", kind: "kind", mode: "timing" } as const;
 const NUMBERS = { batch: "size", steps: "steps", lastS: "last_s" } as const;
 
 /** Reads what is picked out of the fields of an address; what does not make sense is left out. */
