@@ -46,6 +46,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to choose from, each with the number of its cycles, the smallest value first.
 
+    Of more than 200 batch sizes or numbers of steps those with most cycles.
+
     Attributes:
         kinds: By kind, of all cycles that were looked at.
         modes: By timing mode, of those of the chosen kind.

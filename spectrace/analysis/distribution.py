@@ -29,6 +29,8 @@ MOST_BARS = 192
 _USUAL_BARS = MOST_BARS // 2
 _FEWEST_BARS = 8
 _SLOWEST = 10
+_MOST_ALIKE = 40
+_MOST_SETTINGS = 20
 # What lies further out is counted at the edge: a few cycles would press all others together.
 _EDGES = (0.1, 99.6)
 _LANES = (Lane.DEVICE, Lane.HOST)
@@ -133,17 +135,39 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     positions: tuple[Position, ...]
 
 
+class Alike(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of cycles of one batch size and number of steps.
+
+    Attributes:
+        batch: Requests in the batch.
+        steps: Draft steps.
+        cycles: How many there are.
+        p50_ns: Median of their times in ns, like the next two as in `Spread`.
+        p95_ns: 95th percentile.
+        p99_ns: 99th percentile.
+    """
+
+    batch: int
+    steps: int
+    cycles: int
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+
+
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """How the times of picked cycles are spread.
 
     Attributes:
         cycles: How many were picked.
+        alike: By steps and batch size, the smallest first; of too many those with most cycles.
         phases: The whole cycle first, then phases in the order of a cycle, then gaps.
         slowest: At most ten, the slowest first.
-        acceptance: By setting, the one with the most verifies first.
+        acceptance: By setting, the one with the most verifies first, at most twenty.
     """
 
     cycles: int
+    alike: tuple[Alike, ...]
     phases: tuple[PhaseSpread, ...]
     slowest: tuple[SlowCycle, ...]
     acceptance: tuple[Accepted, ...]
@@ -191,6 +215,7 @@ def distribution(chosen: Chosen) -> Distribution:
     names = dict.fromkeys(name for name, _ in times)
     return Distribution(
         cycles=len(chosen.cycles["number"]),
+        alike=_alike(chosen.cycles),
         phases=tuple(
             _spread(
                 name,
@@ -247,6 +272,28 @@ def _times(chosen: Chosen) -> dict[tuple[str, Lane], Times]:
     if len(gaps.at):
         found[GAP, Lane.DEVICE] = gaps
     return found
+
+
+def _alike(cycles: Columns) -> tuple[Alike, ...]:
+    keys = np.stack([cycles["steps"], cycles["batch"]], axis=1)
+    unique, places, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    sorted_ns = cycles["took_ns"][np.argsort(places.reshape(-1), kind="stable")]
+    parts = np.split(sorted_ns, np.cumsum(counts)[:-1])
+    found = []
+    for at in sorted(np.argsort(-counts, kind="stable")[:_MOST_ALIKE].tolist()):
+        p50, p95, p99 = np.percentile(parts[at], [50, 95, 99]).tolist()
+        steps, batch = unique[at].tolist()
+        found.append(
+            Alike(
+                batch=batch,
+                steps=steps,
+                cycles=int(counts[at]),
+                p50_ns=p50,
+                p95_ns=p95,
+                p99_ns=p99,
+            )
+        )
+    return tuple(found)
 
 
 def _gaps(chosen: Chosen) -> Times:
@@ -362,12 +409,16 @@ def _rows(cycles: Columns, at: NDArray[np.int64]) -> list[dict[str, int]]:
 
 def _accepted(rows: Columns) -> tuple[Accepted, ...]:
     keys = np.stack([rows[name] for name in ("steps", "topk", "draft_tokens")], axis=1)
+    unique, places = np.unique(keys, axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    verifies = np.bincount(places, weights=rows["rows"], minlength=len(unique))
     found = []
-    for steps, topk, draft_tokens in np.unique(keys, axis=0).tolist():
-        here = (keys == (steps, topk, draft_tokens)).all(axis=1)
+    for at in np.argsort(-verifies, kind="stable")[:_MOST_SETTINGS].tolist():
+        steps, topk, draft_tokens = unique[at].tolist()
         setting = Setting(steps=steps, topk=topk, draft_tokens=draft_tokens)
+        here = places == at
         found.append(_of_setting(setting, {key: column[here] for key, column in rows.items()}))
-    return tuple(sorted(found, key=lambda one: -one.verifies))
+    return tuple(found)
 
 
 def _of_setting(setting: Setting, rows: Columns) -> Accepted:

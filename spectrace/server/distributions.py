@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from spectrace.analysis.distribution import (
     Accepted,
+    Alike,
     Bar,
     BarCycle,
     Cause,
@@ -22,6 +23,7 @@ from spectrace.chosen import Choice, Chosen, Seen
 from spectrace.model import CycleKind, Lane, TimingMode
 from spectrace.server.asked import Asked
 from spectrace.server.one_reader import OneReader
+from spectrace.server.served import groups_of
 from spectrace.store.source import CycleSource
 
 MOST_LISTED = 200  # cycles of a bar in one answer
@@ -81,6 +83,7 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
         warm_up: The same.
         untimed: The same.
         cycles: As in `Distribution`, like the rest.
+        alike: The same.
         phases: The same.
         slowest: The same.
         acceptance: The same.
@@ -95,6 +98,7 @@ class WireDistribution(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: int
     untimed: int
     cycles: int
+    alike: tuple[Alike, ...]
     phases: tuple[PhaseSpread, ...]
     slowest: tuple[WireSlowCycle, ...]
     acceptance: tuple[Accepted, ...]
@@ -134,7 +138,7 @@ class Distributions:
         with self._reader.turn():
             chosen = self._store.chosen(choice)
             self._last = choice, chosen
-        return _encoded(chosen, self._store.groups(run_id))
+        return _encoded(chosen, groups_of(self._store, run_id))
 
     def bar(self, run_id: str, parameters: QueryParams) -> bytes:
         """The JSON of a `WireBar`.
@@ -199,6 +203,7 @@ def _encoded(chosen: Chosen, groups: list[str]) -> bytes:
             warm_up=chosen.warm_up,
             untimed=chosen.untimed,
             cycles=found.cycles,
+            alike=found.alike,
             phases=found.phases,
             slowest=tuple(map(_wire_slow_cycle, found.slowest)),
             acceptance=found.acceptance,

@@ -6,7 +6,7 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from spectrace.server.asked import Asked
+from spectrace.server.asked import MOST_NAME, Asked
 from spectrace.store.source import CycleSource, RequestCycle, ServedRequest
 
 MOST_LISTED = 500  # requests of one answer
@@ -14,6 +14,7 @@ MOST_CYCLES = 5000  # likewise
 _LISTED = 100  # when nobody says how many
 _CYCLES = 2000
 _MOST_ID = 256
+_MOST_GROUPS = 512
 
 
 class WireServed(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,11 @@ class _History(msgspec.Struct, frozen=True, kw_only=True):
     before: int | None
 
 
+def groups_of(store: CycleSource, run_id: str) -> list[str]:
+    """Names of the groups of a run that can be asked for; whoever sends may send any."""
+    return [name for name in store.groups(run_id) if len(name) <= MOST_NAME][:_MOST_GROUPS]
+
+
 def served_page(store: CycleSource, run_id: str, parameters: QueryParams) -> bytes:
     """The JSON of a page of requests.
 
@@ -96,7 +102,7 @@ def served_page(store: CycleSource, run_id: str, parameters: QueryParams) -> byt
     found = store.served_requests(run_id, asked.text("group") or "", before, limit)
     return msgspec.json.encode(
         _Page(
-            groups=store.groups(run_id),
+            groups=groups_of(store, run_id),
             requests=tuple(map(_wire, found)),
             before=found[-1].key if len(found) == limit else None,
         )

@@ -26,6 +26,8 @@ MOST_CYCLES = 500_000
 MOST_S = 8.0
 _STRETCH = 20_000  # ids that are read at once
 _MOST_RANKS = 512
+_MOST_ERROR_NS = 1_000_000_000_000_000
+_MOST_NAME = 64  # characters of a rank's name; a file that somebody else made may hold anything
 _NUMBERS = (
     *("id", "number", "start_ns", "took_ns", "batch", "steps", "topk", "draft_tokens", "kind"),
     *("mode", "untimed", "device_incomplete", "error_ns"),
@@ -154,10 +156,10 @@ class Choosing:
     def _rank_names(self, stretch: _Stretch) -> tuple[str, ...]:
         """Those of the cycles in a stretch, in their order."""
         found = self._shelf.database.columns(
-            "SELECT rank, min(place) AS place "
+            f"SELECT left(rank, {_MOST_NAME}) AS rank, min(place) AS place "
             f"FROM {stretch.name}.ranks WHERE id BETWEEN $1 AND $2 AND id IN "
             f"(SELECT id FROM {stretch.name}.cycles WHERE id BETWEEN $1 AND $2 "
-            "AND run_id = $3 AND group_name = $4) GROUP BY rank ORDER BY place, rank LIMIT $5",
+            "AND run_id = $3 AND group_name = $4) GROUP BY 1 ORDER BY place, 1 LIMIT $5",
             [stretch.low, stretch.high, *self._key, _MOST_RANKS],
         )
         return tuple(found["rank"].tolist())
@@ -214,7 +216,7 @@ class Choosing:
             f"({code('r.mode', [mode.value for mode in MODES])})::BIGINT AS mode, "
             f"(r.incomplete OR r.ended_idle)::BIGINT + {known('late_switch')} AS untimed, "
             f"{known('device_incomplete')} AS device_incomplete, "
-            f"{known('clock_error_ns')} AS error_ns "
+            f"greatest(0, least({known('clock_error_ns')}, {_MOST_ERROR_NS})) AS error_ns "
             f"FROM (SELECT * FROM {name}.cycles WHERE run_id = $1 AND group_name = $2 "
             f"AND number >= $3 AND id BETWEEN $4 AND $5 AND start_ns >= $6 AND {SOUND_CYCLE}) c "
             f"JOIN (SELECT * FROM {name}.ranks WHERE id BETWEEN $4 AND $5 AND {SOUND} "

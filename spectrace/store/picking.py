@@ -29,6 +29,7 @@ _PARENTS = np.array(
 _BITS = {"block": 5, "steps": 10, "topk": 9, "draft_tokens": 12, "correct": 13, "delivered": 13}
 _SETTING = ("steps", "topk", "draft_tokens")
 _OF_CYCLE = ("number", "start_ns", "took_ns", "batch", "steps")
+_MOST_VALUES = 200  # that are offered; those of fewer cycles are not
 _OLDEST = np.iinfo(np.int64).min
 _NEWEST = np.iinfo(np.int64).max
 _E = TypeVar("_E", bound=Enum)
@@ -220,7 +221,8 @@ def _counted(values: Sequence[_E], places: NDArray[Any]) -> dict[_E, int]:
 
 def _numbers(column: NDArray[Any]) -> dict[int, int]:
     values, counts = np.unique(column, return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+    usual = np.sort(np.argsort(-counts, kind="stable")[:_MOST_VALUES])
+    return dict(zip(values[usual].tolist(), counts[usual].tolist(), strict=True))
 
 
 def _most(counts: dict[_E, int]) -> _E | None:

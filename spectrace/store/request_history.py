@@ -19,10 +19,13 @@ MOST_ID = 256  # characters of a request's id; a file that somebody else made ma
 _MOST = (1 << 63) - 1
 _ID = f"left(request_id, {MOST_ID})"
 _COUNTS = "correct_drafts IS NOT NULL AND NOT overshoot"
+_MOST_COUNT = 1_000_000  # of one row: what a sender gets wrong must not break the sums of others
 _SUMS = (
     f"count(*) AS cycles, count(*) FILTER ({_COUNTS}) AS verifies, "
-    f"coalesce(sum(correct_drafts) FILTER ({_COUNTS}), 0)::BIGINT AS correct_drafts, "
-    "coalesce(sum(output_tokens), 0)::BIGINT AS output_tokens, min(number) AS first_n, "
+    f"coalesce(sum(greatest(0, least(correct_drafts, {_MOST_COUNT}))) FILTER ({_COUNTS}), 0)"
+    "::BIGINT AS correct_drafts, "
+    f"coalesce(sum(greatest(0, least(output_tokens, {_MOST_COUNT}))), 0)::BIGINT "
+    "AS output_tokens, min(number) AS first_n, "
     "max(number) AS last_n, min(start_ns) AS first_ns, max(end_ns) AS last_ns"
 )
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Request, expect
 
 from spectrace.model import RequestRow
+from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.founding_story import FIVE, TWO, WARM_UP, recording
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
 from tests.helpers.picked import forward
 from tests.helpers.recorded import other_span, record
 
 REQUESTS = 230
+EVERY_S = 10  # between two answers of a run that is traced
 TRACES = 120  # more than one page of 100
 NASTY = "<img src=x onerror=document.title='hurt'>&bar=draft,host,,"
 
@@ -55,6 +58,11 @@ def opened(page: Page, it: Paged, view: str, more: str = "") -> None:
     expect(page.get_by_role("status")).to_contain_text("As of", timeout=PAGE_TIMEOUT_MS)
 
 
+def picks(page: Page) -> Locator:
+    """The lists by which cycles are picked."""
+    return page.get_by_role("group", name="Which cycles")
+
+
 def row_of(page: Page, phase: str) -> Locator:
     """The row of a phase."""
     return page.get_by_role("region", name=phase, exact=True)
@@ -73,7 +81,7 @@ def test_percentiles_are_what_arithmetic_says(page: Page, story: Paged) -> None:
     expect(page.get_by_text(f"{FIVE + TWO:,} cycles, {WARM_UP} of warm-up left out")).to_be_visible(
         timeout=PAGE_TIMEOUT_MS
     )
-    page.get_by_label("steps").select_option(label=f"5 steps ({FIVE:,})")
+    picks(page).get_by_label("steps").select_option(label=f"5 steps ({FIVE:,})")
     expect(page.get_by_text(f"{FIVE:,} cycles, {WARM_UP} of warm-up left out")).to_be_visible()
     # 22.5 ms and 1.03 ms for each of six tokens, and a hundredth more; 0.6, 0.2 and 0.42 ms beside.
     verify = 22.5 + 1.03 * 6
@@ -156,11 +164,24 @@ def test_slow_cycles_and_acceptance_stand_beside(page: Page, story: Paged) -> No
     assert counts[:4] == [["1", "400"], ["2", "200"], ["3", "300"], ["4", "100"]]
 
 
+def test_a_line_of_steps_and_batch_size_picks_its_cycles(page: Page, story: Paged) -> None:
+    """Two steps take 26.45 ms, five 29.9; a press on a line shows these alone."""
+    opened(page, story, "distribution")
+    lines = page.get_by_role("region", name="By steps and batch size").locator("tbody tr")
+    assert [line.inner_text().split()[:4] for line in lines.all()] == [
+        ["2", "1", f"{TWO}", "26.4"],
+        ["5", "1", f"{FIVE:,}", "29.9"],
+    ]
+    page.get_by_role("button", name="Pick batch size 1 at 2 steps").click()
+    expect(page.get_by_text(f"{TWO} cycles, ")).to_be_visible()
+    assert page.url.endswith("size=1&steps=2")
+
+
 def test_what_is_not_stored_is_said(page: Page, story: Paged) -> None:
     """A size that nobody had, and a kind that is none: a sentence each, and the way back."""
     opened(page, story, "distribution", "&size=7")
     expect(page.get_by_text("No stored cycle is like that.")).to_be_visible()
-    page.get_by_label("batch").select_option(label="any size")
+    picks(page).get_by_label("batch").select_option(label="any size")
     expect(row_of(page, "cycle")).to_be_visible()
     page.goto(f"{story.url}/#view=distribution&kind=%3Cb%3E&bar=draft,gpu,1,2")
     alert = page.get_by_role("alert")
@@ -232,3 +253,27 @@ def test_nothing_scrolls_sideways(browser: Browser, story: Paged, view: str, wid
     section = page.locator(".distribution, .served")
     assert section.evaluate("one => one.scrollWidth <= one.clientWidth")
     context.close()
+
+
+def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:
+    """The next answer is asked for 10 s after the first or later, and tells of more cycles."""
+    with (
+        FakeWorker("v1") as worker,
+        paged("attach", str(worker.pid), "--port", "0") as traced,
+    ):
+        until(lambda: traced.runs() and len(traced.cycles()) > 50)
+        asked: list[float] = []
+        page.on("request", lambda sent: asked.append(time.monotonic()) if is_spread(sent) else None)
+        open_page(page, traced)
+        assert not asked
+        page.get_by_role("link", name="Distribution").click()
+        ground = page.get_by_text(re.compile("^[0-9,]+ cycles?, "))
+        expect(ground).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+        before = ground.inner_text()
+        expect(ground).not_to_have_text(before, timeout=6 * PAGE_TIMEOUT_MS)
+        assert asked[1] - asked[0] >= EVERY_S
+
+
+def is_spread(request: Request) -> bool:
+    """Whether a distribution is asked for."""
+    return "/distribution" in request.url

@@ -202,10 +202,31 @@ def test_acceptance_is_that_of_the_picked_cycles(tmp_path: Path) -> None:
     assert (both.verifies, both.histogram) == (12, (4, 2, 3, 1, 0, 2))
 
 
+def test_times_by_steps_and_batch_size() -> None:
+    """Steps first; of too many sizes those with the fewest cycles are left out."""
+    chosen = chosen_of([*range(100, 200), 900, 800, 700])
+    chosen.cycles["steps"][100:] = [2, 2, 5]
+    chosen.cycles["batch"][100:] = [4, 4, 8]
+    found = distribution(chosen).alike
+    assert [(one.steps, one.batch, one.cycles) for one in found] == [
+        (2, 4, 2),
+        (5, 1, 100),
+        (5, 8, 1),
+    ]
+    assert (found[0].p50_ns, found[1].p50_ns, found[2].p99_ns) == (850, 149.5, 700)
+    chosen = chosen_of([5] * 60)
+    chosen.cycles["batch"][:] = [*range(1, 51), *range(41, 51)]
+    sizes = [(one.batch, one.cycles) for one in distribution(chosen).alike]
+    assert sizes == [
+        *((batch, 1) for batch in range(1, 31)),
+        *((batch, 2) for batch in range(41, 51)),
+    ]
+
+
 def test_nothing_has_no_distribution() -> None:
     """Without cycles there are no phases, no slowest ones and no acceptance."""
     assert distribution(chosen_of([])) == Distribution(
-        cycles=0, phases=(), slowest=(), acceptance=()
+        cycles=0, alike=(), phases=(), slowest=(), acceptance=()
     )
 
 

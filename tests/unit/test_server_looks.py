@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from spectrace.chosen import Choice, Chosen
+from spectrace.model import RequestRow
 from spectrace.server.hub import Hub
 from spectrace.server.one_reader import MOST_WAITING
 from spectrace.server.run import PageServer
@@ -222,3 +223,33 @@ def test_two_runs_are_held_against_each_other(tmp_path: Path) -> None:
     assert (cycle["verdict"], same["comparison"]["cycle_ms"]["verdict"]) == ("differs", "same")
     assert ["--tp-size", "not given", "2"] in [list(one.values()) for one in found["settings"]]
     assert "secret" not in str(found)
+
+
+def test_an_answer_is_bounded_whatever_was_stored(tmp_path: Path) -> None:
+    """Endless names, and of everything as many values as cycles: less than 300 kB, at once."""
+    cycles = [
+        msgspec.structs.replace(
+            forward(n, 5_000_000 + n, batch_size=n + 1, steps=n % 900, draft_tokens=n % 900 + 1),
+            group="" if n % 2 else "g" * 5000,
+            requests=tuple(
+                RequestRow(request_id="r" * 5000, correct_drafts=n % 900, output_tokens=n % 900)
+                for _ in range(3)
+            ),
+        )
+        for n in range(2000)
+    ]
+    ranks = [msgspec.structs.replace(one.ranks[0], rank="n" * 5000) for one in cycles]
+    named = [
+        msgspec.structs.replace(one, ranks=(rank,)) for one, rank in zip(cycles, ranks, strict=True)
+    ]
+    path = record(tmp_path / "odd.spectrace", named, run_of(1))
+    with closing(open_recording(path)) as store, PageServer(Hub(store), port=0) as server:
+        for path_of in ("distribution", "requests"):
+            answer = httpx.get(f"{server.url}/api/runs/{RUN}/{path_of}", timeout=60)
+            assert answer.status_code == 200
+            assert len(answer.content) < 300_000
+        found = get(f"{server.url}/api/runs/{RUN}/distribution")
+    assert found["groups"] == [""]
+    assert found["seen"]["ranks"] == ["n" * 64]
+    assert len(found["seen"]["batches"]) == 200
+    assert len(found["acceptance"]) == 20

@@ -37,7 +37,7 @@ describe("what is picked", () => {
     expect(parseLook(fields)).toEqual(EVERYTHING);
   });
   it("is not taken from what makes no sense", () => {
-    const hash = `size=-1&steps=two&last_s=0&rank=&kind=${"x".repeat(300)}`;
+    const hash = `size=-1&steps=two&last_s=0&of_rank=&kind=${"x".repeat(300)}`;
     expect(parseLook(new URLSearchParams(hash))).toEqual(EVERYTHING);
   });
   it("is asked for by the server's names", () => {

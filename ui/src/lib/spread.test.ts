@@ -70,6 +70,7 @@ const ANSWER = {
   warm_up: 10,
   untimed: 2,
   cycles: 12,
+  alike: [{ batch: 1, steps: 5, cycles: 8, p50_ns: 6, p95_ns: 7, p99_ns: 8 }],
   phases: [
     {
       name: "cycle",
@@ -123,6 +124,7 @@ describe("an answer", () => {
       { value: 16, cycles: 4 },
     ]);
     expect(spread.look.steps).toBe(5);
+    expect(spread.alike).toEqual([{ batch: 1, steps: 5, cycles: 8, p50: 6, p95: 7, p99: 8 }]);
     expect(spread.phases[0]?.lanes[0]?.bars).toEqual([5, 7]);
     expect(spread.acceptance[0]?.positions[0]?.accepted).toBe(6);
   });

@@ -63,6 +63,16 @@ export interface Accepted {
   readonly positions: readonly Position[];
 }
 
+/** The times of cycles of one batch size and number of steps, in ns. */
+export interface Alike {
+  readonly batch: number;
+  readonly steps: number;
+  readonly cycles: number;
+  readonly p50: number;
+  readonly p95: number;
+  readonly p99: number;
+}
+
 /** Something to choose, and how many cycles it has. */
 export interface Option<T> {
   readonly value: T;
@@ -88,6 +98,7 @@ export interface Spread {
   readonly warmUp: number;
   readonly untimed: number;
   readonly cycles: number;
+  readonly alike: readonly Alike[];
   readonly phases: readonly PhaseSpread[];
   readonly slowest: readonly SlowCycle[];
   readonly acceptance: readonly Accepted[];
@@ -141,6 +152,17 @@ export function decodeSpread(value: unknown): Spread {
     warmUp: number(spread, "warm_up"),
     untimed: number(spread, "untimed"),
     cycles: number(spread, "cycles"),
+    alike: list(spread["alike"], "alike").map((each) => {
+      const alike = object(each, "alike");
+      return {
+        batch: number(alike, "batch"),
+        steps: number(alike, "steps"),
+        cycles: number(alike, "cycles"),
+        p50: number(alike, "p50_ns"),
+        p95: number(alike, "p95_ns"),
+        p99: number(alike, "p99_ns"),
+      };
+    }),
     phases: list(spread["phases"], "phases").map(decodePhase),
     slowest: list(spread["slowest"], "slowest").map(decodeSlow),
     acceptance: list(spread["acceptance"], "acceptance").map(decodeAccepted),

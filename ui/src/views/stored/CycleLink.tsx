@@ -12,6 +12,9 @@ export function CycleLink({ n }: { readonly n: number }) {
     run: place.value.run ?? run.value?.run ?? null,
     group: look.value.group,
     cycle: n,
+    // These belong to what was in view before.
+    stretch: null,
+    measured: null,
   });
   return (
     <a href={there} aria-label={`Cycle ${whole(n)} in the waterfall`}>

@@ -15,6 +15,7 @@ import { lookAgain, picked } from "../../looking.ts";
 import { Term } from "../Card.tsx";
 import { Swatch } from "../Swatch.tsx";
 import { Accepted } from "./Accepted.tsx";
+import { Alikes } from "./Alikes.tsx";
 import { BarCycles } from "./BarCycles.tsx";
 import { Histogram } from "./Histogram.tsx";
 import { Picks } from "./Picks.tsx";
@@ -36,6 +37,7 @@ export function Distribution() {
   const shown = had ? had.value : (here?.value ?? before.value);
   return (
     <section class="distribution" aria-label="Distribution" aria-busy={spread.asking.value}>
+      <h2 class="unseen">Distribution</h2>
       <div class="freshness">
         <Picks spread={shown} />
         <div class="grow" />
@@ -88,6 +90,7 @@ function Found({ found, stale }: { readonly found: Spread; readonly stale: boole
       </div>
       <aside class="spreadside" aria-label="What stands out">
         {bar.value && <BarCycles bar={bar.value} />}
+        <Alikes found={found.alike} />
         <Accepted found={found.acceptance} />
         <Slowest cycles={found.slowest} />
       </aside>

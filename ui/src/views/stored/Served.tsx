@@ -18,6 +18,7 @@ export function Served() {
   const wanted = useSignal("");
   return (
     <section class="served" aria-label="Requests" aria-busy={served.asking.value}>
+      <h2 class="unseen">Requests</h2>
       <div class="freshness">
         <div class="picks">
           <GroupPick groups={page?.groups ?? []} />
@@ -80,7 +81,7 @@ function List({ page, wanted }: { readonly page: ServedPage; readonly wanted: st
           {wanted.trim() !== "" && `, ${whole(shown.length)} with this in their id`}
         </span>
       </h3>
-      <Sideways label="Requests">
+      <Sideways label="Requests by their last cycle">
         <table class="requestlist">
           <thead>
             <tr>
