@@ -31,13 +31,20 @@ class BlockLedger:
         self._counted: Counter[TimingMode] = Counter()
 
     def begin(self, number: int, turn: Turn, switches: Sequence[Switch]) -> None:
-        """Begins a block: from the cycles on that were told to the ranks."""
+        """Begins a block: from the cycles on that were told to the ranks.
+
+        A group that became idle may be told an earlier cycle than for the block before, which
+        it then never comes to.
+        """
         self._rounds[number] = turn.round
         self._entries[number] = {}
         for switch in switches:
             block = Block(number=number, round=turn.round, mode=turn.mode, first=switch.from_cycle)
             for rank in switch.ranks:
-                self._blocks.setdefault(rank, []).append(block)
+                blocks = self._blocks.setdefault(rank, [])
+                while blocks and blocks[-1].first >= block.first:
+                    blocks.pop()
+                blocks.append(block)
 
     def add(self, cycles: Iterable[Cycle]) -> None:
         """Takes in new and amended cycles; those before the first block are of no interest."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 _TABLES = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 _WORD_BYTES = 4
-_LOCAL, _REMOTE, _UID = 1, 2, 7  # places in a line, see proc_net_tcp in the kernel's documents
+_LOCAL, _REMOTE, _STATE, _UID = 1, 2, 3, 7  # places in a line, see proc_net_tcp of the kernel
+_ESTABLISHED = "01"  # of one that its process has closed the kernel says that root owns it
 
 
 def owner_of(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
@@ -20,7 +21,7 @@ def owner_of(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
 
     Returns:
         The user's number as the kernel keeps it for the socket; None for a connection from
-        elsewhere, or one that has just been closed.
+        elsewhere, or one whose other end is closed: nobody is known to own that any more.
     """
     addresses = [ipaddress.ip_address(address) for address, _ in (peer, here)]
     table = _TABLES[max(address.version for address in addresses)]
@@ -35,7 +36,7 @@ def owner_of(peer: tuple[str, int], here: tuple[str, int]) -> int | None:
     for line in lines:
         fields = line.split()
         if (fields[_LOCAL], fields[_REMOTE]) == (theirs, ours):
-            return int(fields[_UID])
+            return int(fields[_UID]) if fields[_STATE] == _ESTABLISHED else None
     return None
 
 

@@ -66,7 +66,18 @@ def test_a_process_of_somebody_else_is_told_apart() -> None:
 
 
 def test_who_has_gone_is_nobody() -> None:
-    """A connection that both ends have closed has no owner."""
+    """A connection that both ends have closed has no owner, for as long as the kernel keeps it."""
     with connected(socket.AF_INET, "127.0.0.1") as (calling, accepted):
         peer, here = calling.getsockname(), accepted.getsockname()
-    assert owner_of(peer, here) in {None, 0}  # the kernel may keep its end for a while, ownerless
+    assert owner_of(peer, here) is None
+
+
+def test_who_asks_and_goes_at_once_is_not_taken_for_root() -> None:
+    """The kernel writes user 0 beside a socket that its process has closed."""
+    with connected(socket.AF_INET, "127.0.0.1") as (calling, accepted):
+        peer, here = calling.getsockname(), accepted.getsockname()
+        calling.sendall(b"a wish")
+        calling.close()
+        assert accepted.recv(6) == b"a wish"
+        assert accepted.recv(1) == b""  # the end has come: its socket is an orphan now
+        assert owner_of(peer, here) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec.structs import replace
 
@@ -99,6 +101,17 @@ def test_a_ledger_counts_what_the_rounds_asked_for_left_out() -> None:
     ledger.add(cycle_of(n, TimingMode.HOST if n < 150 else TimingMode.OFF) for n in range(100, 155))
     assert ledger.left_out(1) == {"warm_up": 10}
     assert ledger.left_out() == {"warm_up": 15}
+
+
+def test_a_block_that_a_group_never_came_to_is_passed_over() -> None:
+    """It stood still at cycle 60, before the 200 that it had been told, and goes on from 110."""
+    ledger = BlockLedger()
+    ledger.begin(0, Turn(0, TimingMode.HOST), [Switch(("TP0",), 10, 5, 30.0)])
+    ledger.begin(1, Turn(0, TimingMode.OFF), [Switch(("TP0",), 200, 55, 145.0)])
+    ledger.begin(2, Turn(0, TimingMode.HOST), [Switch(("TP0",), 110, 60, 0.0)])
+    ledger.add(cycle_of(n, TimingMode.HOST) for n in range(10, 210))
+    assert ledger.left_out() == {"warm_up": 20}
+    assert Counter(entry.block for entry in ledger.samples()) == {0: 90, 2: 90}
 
 
 def test_an_amended_cycle_takes_the_place_of_the_one_before() -> None:
