@@ -74,7 +74,9 @@ def mode_rows(found: Comparison) -> Iterator[tuple[str, Callable[[ModeFigures], 
 
     def slower(figures: ModeFigures) -> str:
         cost = costs.get(figures.mode)
-        return numbers.MISSING if cost is None else factor(cost.throughput_ratio)
+        if cost is None or cost.throughput_ratio is None:
+            return numbers.MISSING
+        return factor(cost.throughput_ratio) + (" ?" if cost.verdict is Verdict.OPEN else "")
 
     yield "tokens/s", lambda figures: rate(figures.tokens_per_s)
     yield "cycles/s", lambda figures: rate(figures.cycles_per_s)

@@ -16,7 +16,7 @@ from fastapi.sse import EventSourceResponse
 from spectrace.analysis.run_report import report
 from spectrace.errors import SpectraceError
 from spectrace.server.comparisons import Comparisons
-from spectrace.server.control import control_router
+from spectrace.server.control_routes import control_router
 from spectrace.server.distributions import Distributions
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake

@@ -52,7 +52,9 @@ def test_another_mode_is_asked_for_and_shown(dialog: Page) -> None:
     expect(dialog.get_by_text(re.compile(r"^host from cycle [\d,]+ on\.$"))).to_be_visible(
         timeout=PAGE_TIMEOUT_MS
     )
-    dialog.get_by_role("button", name="Close").click()
+    dialog.get_by_role("radio", name="sync").check()
+    expect(dialog.get_by_text(re.compile("from cycle"))).to_have_count(0)
+    dialog.keyboard.press("Escape")
     expect(dialog.locator(".top .badge")).to_have_text(re.compile("host"), timeout=PAGE_TIMEOUT_MS)
 
 
@@ -60,19 +62,22 @@ def test_another_mode_is_asked_for_and_shown(dialog: Page) -> None:
 def test_it_fits_its_window(dialog: Page, width: int) -> None:
     """Nothing of it sticks out, and all of it can be reached."""
     dialog.set_viewport_size({"width": width, "height": 500})
-    box = dialog.locator("dialog").bounding_box()
+    box = dialog.get_by_role("dialog").bounding_box()
     assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= width
     assert box["y"] + box["height"] <= 500
-    assert dialog.locator("dialog").evaluate("it => it.scrollWidth <= it.clientWidth")
+    assert dialog.get_by_role("dialog").evaluate("it => it.scrollWidth <= it.clientWidth")
     dialog.get_by_role("button", name="End tracing").scroll_into_view_if_needed()
     expect(dialog.get_by_role("button", name="End tracing")).to_be_in_viewport()
 
 
 def test_tracing_ends_from_here(dialog: Page) -> None:
-    """The last test: the page says so, stays, and offers nothing more to ask."""
+    """The last test: dialog and page say so, stay, and offer nothing more to ask."""
     dialog.get_by_role("button", name="End tracing").click()
+    expect(dialog.get_by_text("Tracing has ended.")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+    expect(dialog.get_by_role("button", name="End tracing")).to_be_disabled()
+    dialog.get_by_role("button", name="Close").click()
     expect(dialog.get_by_text("The server goes on.")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
     expect(dialog.locator(".top .badge.steers")).to_have_count(0)
     expect(dialog.locator(".waterfall table tbody tr").first).to_be_attached()

@@ -1,7 +1,11 @@
 // The badge of the timing mode where it can be changed, and the dialog that asks before it is.
+import { signal } from "@preact/signals";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { CHOICES, decodeSwitches, switchInWords } from "../lib/control.ts";
 import type { RunState } from "../lib/wire.ts";
+
+/** Whether the dialog is open: it stays to say what came of a wish, also where nothing can be asked. */
+export const controlOpen = signal(false);
 
 /** A button with what it shows, which opens the dialog. */
 export function Control(props: {
@@ -18,6 +22,7 @@ export function Control(props: {
   const [opened, setOpened] = useState(0);
   useEffect(() => {
     if (opened > 0) {
+      controlOpen.value = true;
       dialog.current?.showModal(); // with its form in it, else nothing there has the focus
     }
   }, [opened]);
@@ -38,6 +43,9 @@ export function Control(props: {
         class="ask"
         ref={dialog}
         aria-labelledby={title}
+        onClose={() => {
+          controlOpen.value = false;
+        }}
         onKeyDown={(event) => event.stopPropagation()}
       >
         <Form
@@ -62,6 +70,7 @@ function Form(props: {
   readonly close: () => void;
 }) {
   const { current, title, mode, about, close } = props;
+  const over = !current.steerable;
   const [chosen, setChosen] = useState(mode);
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState("");
@@ -74,13 +83,18 @@ function Form(props: {
     setSaid(answer.said);
     setRefused(answer.refused);
   };
+  const choose = (one: string) => {
+    setChosen(one);
+    setSaid(""); // of another wish
+    setRefused("");
+  };
   const time = () =>
     wish("timing", { mode: chosen }, (answer) => switchInWords(chosen, decodeSwitches(answer)));
   return (
     <form method="dialog" onSubmit={close}>
       <h2 id={title}>How this server is timed</h2>
       <p class="soft">{about}</p>
-      <fieldset disabled={busy}>
+      <fieldset disabled={busy || over}>
         <legend class="caption">Asked of process {current.server_pid}, on all of its ranks.</legend>
         {CHOICES.map((one) => (
           <label key={one.mode} class="choice">
@@ -91,7 +105,7 @@ function Form(props: {
               aria-label={one.mode}
               aria-describedby={`${title}-${one.mode}`}
               checked={chosen === one.mode}
-              onChange={() => setChosen(one.mode)}
+              onChange={() => choose(one.mode)}
             />
             <span id={`${title}-${one.mode}`}>
               <b>{one.mode}</b> {one.what} <span class="soft">{one.cost}</span>
@@ -102,18 +116,18 @@ function Form(props: {
       <div class="row">
         {/* Of what costs a server something, nothing is the first choice. */}
         <button type="submit" class="button" autofocus={true}>
-          {said ? "Close" : "Cancel"}
+          {said || over ? "Close" : "Cancel"}
         </button>
         <button
           type="button"
           class="button primary"
-          disabled={busy || chosen === mode}
+          disabled={busy || over || chosen === mode}
           onClick={time}
         >
           Time by {chosen}
         </button>
       </div>
-      <p aria-live="polite">{said}</p>
+      <p aria-live="polite">{over ? "Tracing has ended. What was collected stays here." : said}</p>
       {refused && (
         <p class="bad" role="alert">
           {refused}
@@ -127,7 +141,7 @@ function Form(props: {
       <button
         type="button"
         class="button"
-        disabled={busy}
+        disabled={busy || over}
         onClick={() => wish("detach", {}, () => "Tracing ends.")}
       >
         End tracing

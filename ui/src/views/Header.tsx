@@ -5,7 +5,7 @@ import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
 import { chooseRun, figures, run, server, theme, themeOverride, timing } from "../state.ts";
 import { Term } from "./Card.tsx";
-import { Control } from "./Control.tsx";
+import { Control, controlOpen } from "./Control.tsx";
 import { helping } from "./Help.tsx";
 
 /** Mark, run, losses, cost, timing mode, theme. */
@@ -135,7 +135,7 @@ function Mode({ current }: { readonly current: RunState }) {
       {asked.length > 0 && <span class="dim">not {asked.join(", ")}</span>}
     </>
   );
-  if (current.steerable) {
+  if (current.steerable || controlOpen.value) {
     const mode = asked[0] ?? modes[0] ?? "";
     return (
       <Control
