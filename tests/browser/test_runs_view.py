@@ -82,7 +82,7 @@ def test_runs_are_swapped_and_the_pair_stays_in_the_address(page: Page, both: Pa
     said = page.get_by_role("heading", level=2)
     fewer = re.compile("^The second run makes (16|17).[0-9] % fewer tokens")
     expect(said).to_have_text(fewer, timeout=2 * PAGE_TIMEOUT_MS)
-    assert f"one={AFTER.run_id}&other={BEFORE.run_id}" in page.url
+    expect(page).to_have_url(re.compile(f"one={AFTER.run_id}&other={BEFORE.run_id}"))
     page.reload()
     expect(said).to_have_text(fewer, timeout=2 * PAGE_TIMEOUT_MS)
 

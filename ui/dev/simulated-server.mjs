@@ -41,6 +41,8 @@ const SCENARIOS = {
   // The device has lanes of its own: the host runs ahead of it, and waits for the cycle before.
   device: { ...BASE, mode: "device", verifyMs: 26 },
   eightdevices: { ...BASE, mode: "device", ranks: 8, batch: 3, padded: 4, verifyMs: 26 },
+  // As fast as they get: --rate 90.
+  eightfast: { ...BASE, mode: "device", ranks: 8, batch: 2 },
   // The same with lanes that are incomplete or missing.
   devholes: { ...BASE, mode: "device", ranks: 2, verifyMs: 26, devholes: true },
   // Another mode every five cycles, one of them switched late; and device asked for in vain.

@@ -139,11 +139,27 @@ export function inView(
   cycles: readonly Cycle[],
   view: Range,
 ): readonly (readonly [cycle: Cycle, place: number])[] {
-  return cycles.flatMap((cycle, place) =>
-    cycle.t0Ms < view.end && cycle.t0Ms + reachMs(cycle) > view.start
-      ? [[cycle, place] as const]
-      : [],
-  );
+  const found: (readonly [Cycle, number])[] = [];
+  // Every frame of a zoom asks this of all cycles.
+  for (let place = 0; place < cycles.length; place += 1) {
+    const cycle = cycles[place];
+    if (cycle && cycle.t0Ms < view.end && cycle.t0Ms + keptReach(cycle) > view.start) {
+      found.push([cycle, place]);
+    }
+  }
+  return found;
+}
+
+const reaches = new WeakMap<Cycle, number>();
+
+function keptReach(cycle: Cycle): number {
+  const kept = reaches.get(cycle);
+  if (kept !== undefined) {
+    return kept;
+  }
+  const reach = reachMs(cycle);
+  reaches.set(cycle, reach);
+  return reach;
 }
 
 /** The usual time of the cycles, in ms; null without any. */

@@ -1,5 +1,5 @@
 // All ranks on one axis of time, on a canvas; with a table for those who need one.
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { cycleKey } from "../../lib/cycle.ts";
 import { ms, plural, whole } from "../../lib/format.ts";
 import { spotOf } from "../../lib/spot.ts";
@@ -49,6 +49,7 @@ const WHEEL = 1.0015;
 /** A pointer that moved less than this while it was down has clicked. */
 const CLICK = 4;
 const MOST_LISTED = 60;
+const SETTLED_MS = 150;
 
 let rest: ReturnType<typeof setTimeout> | undefined;
 /** Where the pointer went down, and what it does since then. */
@@ -68,6 +69,10 @@ export function Timeline() {
   useWheel(scroller);
   useRevealing();
   const explained = hovered.value ?? focused.value;
+  const still = paused.value;
+  const settled = useSettled(
+    still ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end}` : "",
+  );
   return (
     <section class="waterfall timeline" aria-label="Waterfall">
       <div
@@ -96,10 +101,7 @@ export function Timeline() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
-        <CycleTable
-          cycles={shown.value.slice(-MOST_LISTED).toReversed()}
-          at={`${paused.value ? view.value.start : 0}`}
-        />
+        <CycleTable cycles={shown.value.slice(-MOST_LISTED).toReversed()} at={settled} />
       </div>
     </section>
   );
@@ -150,6 +152,16 @@ function useWheel(scroller: { readonly current: HTMLDivElement | null }): void {
     element?.addEventListener("wheel", onWheel, { passive: false });
     return () => element?.removeEventListener("wheel", onWheel);
   }, [scroller]);
+}
+
+/** A value once it has stayed the same for a while: not every frame of a zoom needs a new table. */
+function useSettled(value: string): string {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const waiting = setTimeout(() => settle(value), SETTLED_MS);
+    return () => clearTimeout(waiting);
+  }, [value]);
+  return settled;
 }
 
 /** A cycle that was selected elsewhere comes into view, once it is here. */

@@ -10,7 +10,7 @@ import { type RankShape, toX } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { CyclePen, middle, NAMED } from "../waterfall/cyclePen.ts";
 import { WIDE_GUTTER } from "../waterfall/paint.ts";
-import { NORMAL, SMALL } from "../waterfall/pen.ts";
+import { NORMAL, type Rect, SMALL } from "../waterfall/pen.ts";
 
 const CYCLE_ROW = 44;
 const REQUEST_ROW = 24;
@@ -22,6 +22,8 @@ const NS_PER_MS = 1e6;
 const MINUTE_MS = 60_000;
 const S = 1000;
 const TICK_ROOM = 110;
+/** A part of a column that is less high, in px, cannot be seen. */
+const UNSEEN = 0.4;
 /** Below the header's row of numbers. */
 const SECOND_LINE = 18;
 
@@ -316,7 +318,7 @@ class Painter {
         const last = phasesOf(rank, "device").at(-1)?.end ?? rank.start;
         const after = this.#xOf(cycle.t0Ms + last / NS_PER_MS);
         say(lacking, top + middle(device), rank.deviceIncomplete, after);
-      } else if (device) {
+      } else if (device && device.height >= NAMED) {
         this.#pen.whisker(rank, device, top, (time) => this.#xOf(cycle.t0Ms + time / NS_PER_MS));
       }
     }
@@ -331,27 +333,49 @@ class Painter {
     }
   }
 
-  /** A column a cycle: what share of it each phase took, the first one at the bottom. */
+  /**
+   * A column a cycle: what share of it each phase took, the first one at the bottom. Drawn phase by
+   * phase, for there are tens of thousands of parts and a change of colour costs more than a part.
+   */
   #stacks(columns: readonly Column[], top: number, height: number, pale: boolean): void {
-    const { gutter, theme } = this.#scene;
-    const { ctx } = this.#pen;
+    const parts = new Map<string, Rect[]>();
     for (const { x, width, shares } of columns) {
       let bottom = top + height;
       for (const { name, share } of shares) {
         const tall = share * height;
-        // Where a column has room for an outline it is the host's, as everywhere.
-        const outlined = pale && width >= 6 && tall >= 3;
-        const { fill } = phaseColour(name, theme);
-        ctx.fillStyle = outlined ? hostFill(name, theme) : fill;
-        ctx.fillRect(gutter + x, bottom - tall, width, tall);
-        if (outlined) {
-          ctx.strokeStyle = fill;
-          ctx.lineWidth = 1;
-          ctx.strokeRect(gutter + x + 0.5, bottom - tall + 0.5, width - 1, tall - 1);
-        }
         bottom -= tall;
+        if (tall >= UNSEEN) {
+          const rects = parts.get(name) ?? [];
+          rects.push([this.#scene.gutter + x, bottom, width, tall]);
+          parts.set(name, rects);
+        }
       }
     }
+    for (const [name, rects] of parts) {
+      this.#parts(name, rects, pale);
+    }
+  }
+
+  #parts(name: string, rects: readonly Rect[], pale: boolean): void {
+    const { theme } = this.#scene;
+    const { ctx } = this.#pen;
+    const { fill } = phaseColour(name, theme);
+    const paths = { filled: new Path2D(), outlined: new Path2D() };
+    for (const [x, y, width, tall] of rects) {
+      // Where a column has room for an outline it is the host's, as everywhere.
+      if (pale && width >= 6 && tall >= 3) {
+        paths.outlined.rect(x + 0.5, y + 0.5, width - 1, tall - 1);
+      } else {
+        paths.filled.rect(x, y, width, tall);
+      }
+    }
+    ctx.fillStyle = fill;
+    ctx.fill(paths.filled);
+    ctx.fillStyle = hostFill(name, theme);
+    ctx.fill(paths.outlined);
+    ctx.strokeStyle = fill;
+    ctx.lineWidth = 1;
+    ctx.stroke(paths.outlined);
   }
 
   #gutter(): void {

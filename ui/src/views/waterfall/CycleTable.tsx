@@ -16,15 +16,15 @@ interface Kept {
 }
 
 /**
- * `cycles`, newest first, as seen from `at`. Brought up to date at most every five seconds while
- * live: a reader must get through it.
+ * `cycles`, newest first, as seen from `at`: with another `at` they are others. While live they are
+ * brought up to date at most every five seconds: a reader must get through them.
  */
 export function CycleTable({ cycles, at }: Pick<Kept, "cycles" | "at">) {
   const kept = useRef<Kept>({ cycles: [], atMs: 0, at: "" });
   const now = Date.now();
   const { current } = kept;
   const old = now - current.atMs > EVERY_MS || current.cycles.length === 0;
-  if (old || paused.value || current.at !== at) {
+  if ((old && !paused.value) || current.at !== at) {
     kept.current = { cycles, atMs: now, at };
   }
   return (

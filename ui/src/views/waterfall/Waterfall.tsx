@@ -59,6 +59,7 @@ export function Waterfall() {
   useBox(scroller, box);
   usePainting(canvas);
   useScrolling(scroller);
+  const still = paused.value;
   const explained = hovered.value ?? (cardAway.value ? null : focused.value);
   const rest = Math.max(0, cycles.value.length * shape.value.height + RULER - box.value.height);
   return (
@@ -93,7 +94,12 @@ export function Waterfall() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
-        <CycleTable cycles={rows.value.map(({ cycle }) => cycle)} at={`${scrollTop.value}`} />
+        <CycleTable
+          cycles={rows.value.map(({ cycle }) => cycle)}
+          at={
+            still ? `${still.atMs} ${still.cycles.length} ${scrollTop.value}` : `${scrollTop.value}`
+          }
+        />
       </div>
     </section>
   );
