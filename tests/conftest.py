@@ -1,11 +1,13 @@
-"""The real SGLang servers on the CPU that the tests trace, one at a time."""
+"""What all tests have in common, and the real SGLang servers that they trace, one at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from examples.sglang_cpu.load import Answer, generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
@@ -16,9 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
+settings.register_profile("untimed", deadline=None)  # how fast an example is depends on the machine
+settings.load_profile("untimed")
 
 REQUESTS = 24
 TOKENS = 24
+UNIT_TESTS = Path(__file__).with_name("unit")
 
 
 @dataclass(frozen=True)
@@ -64,5 +69,11 @@ def commands_end() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of these servers come last: one that idles takes a core from all that follow."""
+    """The tests of these servers come last: one that idles takes a core from all that follow.
+
+    Unit tests may run beside others.
+    """
+    for item in items:
+        if item.path.parent == UNIT_TESTS:
+            item.add_marker(pytest.mark.beside_others)
     items.sort(key=lambda item: "served" in getattr(item, "fixturenames", ()))
