@@ -1,9 +1,10 @@
-"""The real SGLang servers on the CPU that the tests trace, one at a time."""
+"""What all tests have in common, and the real SGLang servers that they trace, one at a time."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -28,6 +29,7 @@ hypothesis.settings.load_profile("untimed")
 
 REQUESTS = 24
 TOKENS = 24
+UNIT_TESTS = Path(__file__).with_name("unit")
 
 
 @dataclass(frozen=True)
@@ -73,5 +75,11 @@ def commands_end() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of these servers come last: one that idles takes a core from all that follow."""
+    """The tests of these servers come last: one that idles takes a core from all that follow.
+
+    Unit tests may run beside others.
+    """
+    for item in items:
+        if item.path.parent == UNIT_TESTS:
+            item.add_marker(pytest.mark.beside_others)
     items.sort(key=lambda item: "served" in getattr(item, "fixturenames", ()))

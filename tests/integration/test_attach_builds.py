@@ -18,6 +18,8 @@ import pytest
 from spectrace.attach import elf
 from spectrace.errors import SpectraceError
 
+pytestmark = pytest.mark.beside_others
+
 NAMES = (*elf.PYTHON_FUNCTIONS, *elf.LIBC_FUNCTIONS)
 
 PYTHON = "\n".join(

@@ -17,6 +17,8 @@ from tests.helpers.otlp_siege import (
     lay_siege,
 )
 
+pytestmark = pytest.mark.beside_others
+
 MESSAGES = 300
 GROWTH_MIB = 60.0
 

@@ -16,6 +16,8 @@ from tests.helpers.no_endpoint import BEHAVIOURS, listening
 from tests.helpers.otlp_endpoint import PROTOBUF, PROTOCOLS, serving
 from tests.helpers.simulated_server import SimulatedServer
 
+pytestmark = pytest.mark.beside_others
+
 REQUEST_S = 60  # so long a request would wait for its answer
 
 

@@ -26,6 +26,8 @@ from spectrace.model import (
 )
 from tests.helpers.anything import any_cycle, any_rank, any_run
 
+pytestmark = pytest.mark.beside_others
+
 RUN = any_run()
 ROWS = (RequestRow(request_id="a", correct_drafts=2, output_tokens=3),)
 SPANS = 4  # of one cycle: root, rank, host, draft

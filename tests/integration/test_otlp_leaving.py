@@ -15,6 +15,8 @@ from tests.helpers.no_endpoint import BEHAVIOURS, listening
 from tests.helpers.otlp_endpoint import GRPC, PROTOBUF, PROTOCOLS, Answer, serving
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 CLOSE_S = 40.0  # ten or more times what a command takes, so that a busy machine changes nothing
 CYCLES = [cycle_of(number, 2) for number in range(1, 101)]
 METER = Meter()

@@ -39,6 +39,8 @@ from tests.helpers.metered import (
 from tests.helpers.recorded import cycle_of, run_of
 from tests.integration.attach_targets import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 CYCLES = [cycle_of(number, ranks=3) for number in range(40)]
 OFTEN_S = 0.02
 _ALONE = """

@@ -21,6 +21,8 @@ from tests.helpers.otlp_endpoint import (
 )
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 RANKS = 2
 SPANS = span_count(cycle_of(1, RANKS))
 EACH_PROTOCOL = pytest.mark.parametrize("protocol", PROTOCOLS)

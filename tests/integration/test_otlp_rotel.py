@@ -20,6 +20,8 @@ from spectrace.otlp.receive import receive
 from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF, Endpoint, serving
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 CYCLES = [cycle_of(number, 8) for number in range(1, 21)]
 TIMEOUT_S = 60.0
 

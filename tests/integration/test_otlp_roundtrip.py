@@ -34,6 +34,8 @@ from spectrace.otlp.encode import Encoder
 from spectrace.otlp.join import CycleCollector, Received
 from spectrace.otlp.receive import receive
 
+pytestmark = pytest.mark.beside_others
+
 # What the receiver takes: more than a server has, and less than what would flood a reader.
 small = st.integers(0, MAX_VALUES)
 drafts = st.integers(0, MAX_DRAFTS)

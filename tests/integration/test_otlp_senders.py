@@ -18,6 +18,8 @@ from tests.helpers.collector import OFFICIAL, Collector, collecting
 from tests.helpers.otlp_in_speed import RANKS, cycle_of, run_of
 from tests.helpers.page import until
 
+pytestmark = pytest.mark.beside_others
+
 TOKEN = Token("a-token-for-the-tests")
 SHOWN = {"authorization": f"Bearer {TOKEN.text}"}
 

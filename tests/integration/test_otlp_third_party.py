@@ -20,6 +20,8 @@ from spectrace.otlp.shape import PlainSpan, trace_of
 from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".run/peers/node_modules/.bin/autotel-devtools"
 TIMEOUT_S = 60.0

@@ -13,6 +13,8 @@ from tests.helpers.certificates import make_certificate
 from tests.helpers.otlp_endpoint import GRPC, PROTOCOLS, serving
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 PREFIX = "OTEL_EXPORTER_OTLP"
 
 

@@ -32,28 +32,34 @@ def said(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
-def recorded(path: Path, options: ServerOptions) -> list[Answer]:
+def recorded(server: CpuServer, path: Path) -> list[Answer]:
     """Records a server while it answers one request after the other, and what it answers."""
-    with CpuServer(options) as server:
-        recorder = start("record", str(server.pid), "-o", str(path))
-        first_line_with(recorder, "held up")
-        answers = generate(
-            server.url, requests=REQUESTS, concurrency=1, max_new_tokens=TOKENS, tag="report"
-        )
-        recorder.send_signal(signal.SIGINT)
-        output, errors = recorder.communicate(timeout=60)
-        assert (recorder.returncode, errors) == (0, ""), output
+    recorder = start("record", str(server.pid), "-o", str(path))
+    first_line_with(recorder, "held up")
+    answers = generate(
+        server.url, requests=REQUESTS, concurrency=1, max_new_tokens=TOKENS, tag="report"
+    )
+    recorder.send_signal(signal.SIGINT)
+    output, errors = recorder.communicate(timeout=60)
+    assert (recorder.returncode, errors) == (0, ""), output
     return answers
 
 
 class Runs:
-    """Three recordings of the same requests: 5 steps, 2 steps, and plain decode."""
+    """Three recordings of the same requests: 5 steps, 2 steps, and plain decode.
+
+    The first server was asked for a report before any request came.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.five, self.two, self.plain = (folder / f"{name}.spectrace" for name in "52p")
-        self.five_answers = recorded(self.five, ServerOptions())
-        self.two_answers = recorded(self.two, ServerOptions(steps=2, draft_tokens=3))
-        self.plain_answers = recorded(self.plain, ServerOptions(speculative=False))
+        with CpuServer(ServerOptions()) as server:
+            self.at_rest = run("report", str(server.pid), "--duration", "1s")
+            self.five_answers = recorded(server, self.five)
+        with CpuServer(ServerOptions(steps=2, draft_tokens=3)) as server:
+            self.two_answers = recorded(server, self.two)
+        with CpuServer(ServerOptions(speculative=False)) as server:
+            self.plain_answers = recorded(server, self.plain)
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +146,7 @@ def test_a_running_server_is_reported_on(tmp_path: Path) -> None:
     assert page.read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_a_server_at_rest_has_no_report() -> None:
+def test_a_server_at_rest_has_no_report(runs: Runs) -> None:
     """What to do is said."""
-    with CpuServer(ServerOptions()) as server:
-        done = run("report", str(server.pid), "--duration", "1s")
-    assert done.returncode == 1
-    assert "while the server answers requests" in done.stderr
+    assert runs.at_rest.returncode == 1
+    assert "while the server answers requests" in runs.at_rest.stderr

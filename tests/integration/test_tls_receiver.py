@@ -29,6 +29,8 @@ from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF, PROTOCOLS
 from tests.helpers.page import until
 from tests.helpers.recorded import cycle_of, run_of
 
+pytestmark = pytest.mark.beside_others
+
 TOKEN = Token("a-token-for-the-tests")
 AUTHORITY = "OTEL_EXPORTER_OTLP_CERTIFICATE"
 SENDERS: dict[str, Callable[[Collector], SpanExporter]] = {
