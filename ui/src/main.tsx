@@ -32,11 +32,15 @@ effect(() => {
 const ADDRESS_MS = 300;
 let writtenMs = 0;
 let writing: ReturnType<typeof setTimeout> | undefined;
+/** As it was written or followed last: another one was gone to, and will be followed. */
+let known = location.hash;
 const write = () => {
+  clearTimeout(writing);
   const hash = formatHash(place.value);
-  writtenMs = Date.now();
-  if (hash !== location.hash) {
+  if (hash !== location.hash && location.hash === known) {
+    writtenMs = Date.now();
     history.replaceState(null, "", hash || location.pathname + location.search);
+    known = location.hash;
   }
 };
 effect(() => {
@@ -44,7 +48,12 @@ effect(() => {
   clearTimeout(writing);
   writing = setTimeout(write, Math.max(0, writtenMs + ADDRESS_MS - Date.now()));
 });
-addEventListener("hashchange", () => goTo(parseHash(location.hash)));
+// Before a link is followed, so that "back" leads to all that was chosen.
+addEventListener("click", write, { capture: true });
+addEventListener("hashchange", () => {
+  known = location.hash;
+  goTo(parseHash(known));
+});
 
 const root = document.querySelector("#app");
 if (root) {

@@ -4,7 +4,7 @@ import { cycleKey } from "../../lib/cycle.ts";
 import { ms, plural, whole } from "../../lib/format.ts";
 import { spotOf } from "../../lib/spot.ts";
 import { panTime, wholeView } from "../../lib/timeline.ts";
-import { measured } from "../../pointing.ts";
+import { measured, spanMs } from "../../pointing.ts";
 import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts";
 import { Card } from "../Card.tsx";
 import { CycleTable } from "../waterfall/CycleTable.tsx";
@@ -71,7 +71,9 @@ export function Timeline() {
   const explained = hovered.value ?? focused.value;
   const still = paused.value;
   const settled = useSettled(
-    still ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end}` : "",
+    still
+      ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end}`
+      : `${spanMs.value}`, // what comes by itself moves no table
   );
   return (
     <section class="waterfall timeline" aria-label="Waterfall">
