@@ -134,11 +134,10 @@ class Choosing:
         since_ns = 0 if last_s is None else max(1, newest_ns - round(last_s * 1e9))
         stretches = []
         for name, span in reversed(spans):
-            low, high = self._shelf.database.ids(name)
             if span.last_ns >= since_ns:
                 stretches += [
-                    _Stretch(name, max(low, end - _STRETCH + 1), end)
-                    for end in range(high, low - 1, -_STRETCH)
+                    _Stretch(name, low, high)
+                    for low, high in self._shelf.database.stretches(name, _STRETCH)
                 ]
         return _Plan(
             stretches=stretches,

@@ -166,9 +166,8 @@ class Counting:
     def _chunks(self) -> Iterator[_Chunk]:
         """The newest first, so that a newer version is met before an older one."""
         for name in reversed(self._names):
-            low, high = self._database.ids(name)
-            for begin in range(high, low - 1, -_CHUNK):
-                yield _Chunk(name, max(low, begin - _CHUNK + 1), begin)
+            for low, high in self._database.stretches(name, _CHUNK):
+                yield _Chunk(name, low, high)
 
     def _cycles(self, chunk: _Chunk, group: Group) -> Batch:
         """All versions of the cycles of a group.

@@ -279,12 +279,35 @@ class Database:
         [(last,)] = self._rows(f"SELECT coalesce(max(id), -1) FROM {name}.cycles", [])
         return int(last)
 
-    def ids(self, name: str) -> tuple[int, int]:
-        """The lowest and the highest id in a file; 0 and -1 if it is empty."""
-        [(low, high)] = self._rows(
-            f"SELECT coalesce(min(id), 0), coalesce(max(id), -1) FROM {name}.cycles", []
-        )
-        return int(low), int(high)
+    def stretches(self, name: str, most: int) -> Iterator[tuple[int, int]]:
+        """Stretches of ids of a file, the highest first, that have all of its cycles.
+
+        Ids may lie as far apart as whoever wrote the file liked: of a hole none are given.
+
+        Args:
+            name: The file.
+            most: Ids of a stretch.
+
+        Returns:
+            The lowest and the highest id of each.
+        """
+        [(low, high)] = self._rows(f"SELECT min(id), max(id) FROM {name}.cycles", [])
+        while high is not None:
+            begin = max(low, high - most + 1)
+            yield begin, high
+            high = self._highest_id(name, begin)
+
+    def _highest_id(self, name: str, below: int) -> int | None:
+        """The highest id in a file that is less than another one; None if there is none."""
+        # Almost always it is the next, which is found without looking at all of them.
+        for query in (
+            "SELECT id FROM {} WHERE id = $1 - 1",
+            "SELECT max(id) FROM {} WHERE id < $1",
+        ):
+            found = self._rows(query.format(f"{name}.cycles"), [below])
+            if found:
+                return found[0][0]
+        return None
 
     def has(self, name: str, table: str, column: str) -> bool:
         """Whether a file has a column of a table: an older one may lack it."""

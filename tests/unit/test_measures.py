@@ -6,15 +6,18 @@ import itertools
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from spectrace.chosen import Choice
 from spectrace.errors import SpectraceError
 from spectrace.measures import KINDS, MODES, NONE, WARM_UP_CYCLES, Measures
 from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RequestRow, TimingMode
 from spectrace.store import counting
 from spectrace.store.measured import measure_recording
+from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
 from spectrace.store.windows import WINDOW, plan
 from tests.helpers import long_recording
@@ -184,6 +187,22 @@ def test_numbers_may_be_as_far_apart_as_a_sender_likes(tmp_path: Path) -> None:
     far = [replace(cycle_of(FIRST, 1), number=(1 << 62) + number) for number in (0, 1, 1)]
     found = measured(tmp_path, [cycle_of(FIRST, 1), *far])
     assert found.total_cycles == 3
+
+
+def test_ids_may_be_as_far_apart_as_a_file_likes(tmp_path: Path) -> None:
+    """What is counted goes by the cycles that there are, and not by the holes between them."""
+    found = measured(tmp_path, [with_rows(number, row(2, 3)) for number in range(FIRST, FIRST + 9)])
+    path = tmp_path / "run.spectrace"
+    with duckdb.connect(path) as file:
+        for table in ("cycles", "ranks", "phases", "requests"):
+            far = "(id % 2 - id % 3) * (1::BIGINT << 61)"
+            file.execute(f"UPDATE {table} SET id = id + {far}")  # noqa: S608 - our own names
+    apart = measure_recording(path)
+    assert rows_of(apart) == rows_of(found) == {(2, 3): 9}
+    assert apart.total_cycles == found.total_cycles == 9
+    with closing(open_recording(path)) as recording:
+        chosen = recording.chosen(Choice(run_id=run_of().run_id))
+    assert chosen.cycles["number"].tolist() == list(range(FIRST, FIRST + 9))
 
 
 def test_cycles_without_results_have_times_alone(tmp_path: Path) -> None:
