@@ -305,8 +305,8 @@ class Database:
             "SELECT max(id) FROM {} WHERE id < $1",
         ):
             found = self._rows(query.format(f"{name}.cycles"), [below])
-            if found:
-                return found[0][0]
+            if found and found[0][0] is not None:
+                return int(found[0][0])
         return None
 
     def has(self, name: str, table: str, column: str) -> bool:
