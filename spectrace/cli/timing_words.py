@@ -154,7 +154,10 @@ def _cost(cost: Cost) -> str:
     if cost.verdict is Verdict.SAME:
         return f"{name} costs nothing that matters: {_at_most(ratio.high - 1)}."
     if cost.verdict is Verdict.OPEN:
-        return f"What {name.lower()} costs cannot be said yet: {reach} of a cycle."
+        return (
+            f"What {name.lower()} costs cannot be said, {reach} of a cycle: with a smaller "
+            "--precision it takes longer and says more."
+        )
     word = "slower" if ratio.value > 1 else "faster"
     return (
         f"{name} makes the server {percent(abs(ratio.value - 1))} {word} "
