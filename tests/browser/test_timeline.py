@@ -298,6 +298,12 @@ def test_the_help_lists_the_keys(page: Page, viewed: Paged) -> None:
 def test_the_strip_chart_leads_to_the_slowest_cycle_of_a_second(page: Page, viewed: Paged) -> None:
     """By keyboard and by click; the table behind it has the same figures."""
     open_page(page, viewed)
+    plot = page.locator(".strip .plot .u-over").first
+
+    def width() -> float:
+        return float(plot.evaluate("element => element.clientWidth"))
+
+    whole = width()
     slider = page.get_by_role("slider", name=re.compile("strip chart"))
     slider.focus()
     for _ in range(2):  # in the last second there is one that accepted nothing
@@ -311,7 +317,7 @@ def test_the_strip_chart_leads_to_the_slowest_cycle_of_a_second(page: Page, view
     expect(drawer).to_contain_text(said.split(",")[0])
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)
-    plot = page.locator(".strip .plot .u-over").first
+    until(lambda: width() == whole)  # the drawer has taken room
     box = plot.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] - 30, box["y"] + box["height"] / 2)

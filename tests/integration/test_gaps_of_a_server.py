@@ -20,7 +20,8 @@ from tests.helpers.tracing import Collected
 CYCLES = 200
 UNSETTLED = 5  # the newest, whose device times may still come
 LIMIT_S = 60.0
-TOLERANCE = 0.01  # of the time: an event takes a moment, and the clock's error is not claimed
+# Of the time: an event takes a moment, 0.1 ms on a slow machine; the clock's error is not claimed.
+TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
