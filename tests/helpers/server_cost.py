@@ -39,6 +39,8 @@ WORK_REQUESTS = 32
 # the cycle's times and hides what tracing adds to it.
 TOKENS = 128
 
+_NUMBERS = {TimingMode.HOST: Mode.HOST, TimingMode.DEVICE: Mode.DEVICE}
+
 # Of one block of cycles in one mode: the times in ns of its speculative cycles by batch size.
 Block = dict[int, list[int]]
 
@@ -58,10 +60,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Alternation:
-    """`off` and `host` compared on the same server, in alternating blocks of 50 cycles.
+    """`off` and another mode compared on the same server, in alternating blocks of 50 cycles.
 
     Attributes:
-        throughput: Of `host`, relative to `off`, like batch sizes compared.
+        throughput: Of the other mode, relative to `off`, like batch sizes compared.
         p99: Of the cycle's time, relative to `off`.
         median: The same of the median, which tells before the others can.
         cycles: How many were compared.
@@ -140,12 +142,18 @@ def set_mode(server: CpuServer, mode: int, from_cycle: int = 0) -> int:
 
 
 class _Switch:
-    """Switches between `off` and `host` every 50 cycles, by cycle number."""
+    """Switches between `off` and another mode every 50 cycles, by cycle number.
 
-    def __init__(self, server: CpuServer) -> None:
-        self._view = RingView(ring_file.ring_path(server.scheduler_pids()[0]))
+    Args:
+        pid: The scheduler.
+        mode: The other mode, one of `Mode`.
+    """
+
+    def __init__(self, pid: int, mode: int) -> None:
+        self._view = RingView(ring_file.ring_path(pid))
         self._next = self._view.word(Word.NEWEST_CYCLE) + BLOCK_CYCLES
         self.first = self._next
+        self._other = mode
         self._mode = Mode.OFF
         self._write()
 
@@ -156,7 +164,7 @@ class _Switch:
         """Asks for the next switch once the last one has been made."""
         if self._view.word(Word.NEWEST_CYCLE) >= self._next:
             self._next += BLOCK_CYCLES
-            self._mode = Mode.HOST if self._mode == Mode.OFF else Mode.OFF
+            self._mode = self._other if self._mode == Mode.OFF else Mode.OFF
             self._write()
 
     def close(self) -> None:
@@ -164,23 +172,47 @@ class _Switch:
         self._view.close()
 
 
-def alternate(server: CpuServer, limits: Limits, say: Callable[[str], None]) -> Alternation:
+def alternate_under_load(
+    server: CpuServer, limits: Limits, say: Callable[[str], None]
+) -> Alternation:
     """Compares `off` and `host` under a load of four requests at a time.
 
     Raises:
         TimeoutError: There were not enough cycles in the time allowed.
     """
-    load = LoadLoop(server.url, max_new_tokens=TOKENS)
-    with load, TraceSession(find_by_pid(server.pid)) as session:
-        switch = _Switch(server)
+    with LoadLoop(server.url, max_new_tokens=TOKENS):
+        return alternate(server.pid, TimingMode.HOST, limits, say)
+
+
+def alternate(
+    pid: int, mode: TimingMode, limits: Limits, say: Callable[[str], None]
+) -> Alternation:
+    """Compares `off` and another mode on a server that decodes, and has one rank.
+
+    Args:
+        pid: The server.
+        mode: The other mode.
+        limits: When to stop.
+        say: Is told how far it is.
+
+    Raises:
+        TimeoutError: There were not enough cycles in the time allowed.
+    """
+    with TraceSession(find_by_pid(pid)) as session:
+        [rank] = session.run.ranks
+        switch = _Switch(rank.pid, _NUMBERS[mode])
         try:
-            return _alternate(session, switch, limits, say)
+            return _alternate(session, switch, mode, limits, say)
         finally:
             switch.close()
 
 
 def _alternate(
-    session: TraceSession, switch: _Switch, limits: Limits, say: Callable[[str], None]
+    session: TraceSession,
+    switch: _Switch,
+    mode: TimingMode,
+    limits: Limits,
+    say: Callable[[str], None],
 ) -> Alternation:
     cycles: dict[int, Cycle] = {}
     deadline = time.monotonic() + limits.seconds
@@ -191,7 +223,7 @@ def _alternate(
         late = time.monotonic() > deadline
         if late or len(cycles) >= next_look:
             next_look = len(cycles) * 4 // 3  # looking takes the CPU from the server
-            pairs = pairs_of(cycles.values(), switch.first)
+            pairs = pairs_of(cycles.values(), switch.first, mode)
             if not pairs:
                 raise TimeoutError(f"only {len(cycles)} cycles in {limits.seconds:g} s")
             found = compare(pairs)
@@ -202,12 +234,12 @@ def _alternate(
         time.sleep(POLL_S)
 
 
-def pairs_of(cycles: Iterable[Cycle], first: int) -> list[tuple[Block, Block]]:
-    """Neighbouring blocks, `off` and then `host`, of the cycles from number `first` on."""
+def pairs_of(cycles: Iterable[Cycle], first: int, mode: TimingMode) -> list[tuple[Block, Block]]:
+    """Neighbouring blocks, `off` and then the other mode, of the cycles from number `first` on."""
     blocks: dict[int, Block] = defaultdict(lambda: defaultdict(list))
     for cycle in cycles:
         block = (cycle.number - first) // BLOCK_CYCLES
-        wanted = TimingMode.HOST if block % 2 else TimingMode.OFF
+        wanted = mode if block % 2 else TimingMode.OFF
         rank = cycle.ranks[0]
         decodes = cycle.kind in (CycleKind.SPECULATIVE, CycleKind.DECODE)  # in `off` no verify
         if block >= 0 and rank.mode is wanted and decodes and not rank.ended_idle:
@@ -231,7 +263,7 @@ def compare(pairs: Sequence[tuple[Block, Block]]) -> Alternation:
 
 
 def _by_batch(pairs: Sequence[tuple[Block, Block]]) -> list[tuple[list[int], list[int]]]:
-    """The times of `off` and of `host` for every batch size that both have."""
+    """The times of `off` and of the other mode for every batch size that both have."""
     times: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for pair in pairs:
         for side, block in enumerate(pair):
@@ -241,10 +273,10 @@ def _by_batch(pairs: Sequence[tuple[Block, Block]]) -> list[tuple[list[int], lis
 
 
 def _weighted(pairs: Sequence[tuple[Block, Block]], figure: Callable[[list[int]], float]) -> float:
-    """`figure` of `host` relative to `off`, weighted by the cycles of each batch size."""
+    """`figure` of the other mode relative to `off`, weighted by the cycles of each batch size."""
     alike = _by_batch(pairs)
-    weights = [len(off) + len(host) for off, host in alike]
-    ratios = [figure(host) / figure(off) for off, host in alike]
+    weights = [len(off) + len(other) for off, other in alike]
+    ratios = [figure(other) / figure(off) for off, other in alike]
     return sum(w * r for w, r in zip(weights, ratios, strict=True)) / sum(weights)
 
 

@@ -27,7 +27,7 @@ def test_blocks_follow_the_cycle_number() -> None:
     ]
     cycles.append(cycle(first + 1, TimingMode.HOST))
     cycles.append(cycle(first - 1, TimingMode.HOST))
-    assert pairs_of(cycles, first) == [
+    assert pairs_of(cycles, first, TimingMode.HOST) == [
         ({4: [100_000, 149_000]}, {4: [150_000, 199_000]}),
     ]
 
