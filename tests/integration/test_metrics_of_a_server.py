@@ -32,6 +32,8 @@ from tests.helpers.ports import free_port
 from tests.helpers.simulated_server import SimulatedServer
 from tests.helpers.tracing import POLL_S, Collected
 
+pytestmark = pytest.mark.beside_others
+
 RANKS = ("TP0", "TP1")
 
 

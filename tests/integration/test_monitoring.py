@@ -20,6 +20,8 @@ from tests.helpers.ports import free_port
 from tests.helpers.simulated_server import SimulatedServer
 from tests.unit.test_metrics_document import documented_queries, queries
 
+pytestmark = pytest.mark.beside_others
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "monitoring"
 OWN = ROOT / ".run" / "prometheus" / "usr" / "bin" / "prometheus"  # of `make peers-setup`
