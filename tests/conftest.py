@@ -23,8 +23,13 @@ sglang_rows.DIGEST.update(sglang_releases.digest())  # as a probe is given it
 
 os.environ["PATH"] = with_newest(os.environ["PATH"])
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
+# How long an example takes, or making it up, says how busy the machine is.
+hypothesis.settings.register_profile(
+    "untimed",
+    hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("untimed")
 
 REQUESTS = 24
@@ -59,7 +64,11 @@ CONFIGURATIONS = {
 
 @pytest.fixture(scope="session", params=CONFIGURATIONS)
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
-    """A real EAGLE-3 server of each configuration; tests are grouped so that one runs at a time."""
+    """A real EAGLE-3 server of each configuration; tests are grouped so that one runs at a time.
+
+    Who needs a certain one says so: `@pytest.mark.parametrize("served", ["tp2"], indirect=True)`.
+    They find it without a tracer, and leave it so.
+    """
     with CpuServer(CONFIGURATIONS[request.param]) as server:
         baseline = generate(
             server.url, requests=REQUESTS, concurrency=4, max_new_tokens=TOKENS, tag="baseline"

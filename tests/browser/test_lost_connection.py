@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from tests.helpers.page import PAGE_TIMEOUT_MS, open_page, paged
+from tests.helpers.ports import free_port
 from tests.helpers.recorded import cycle_of, record, run_of
-
-
-def free_port() -> int:
-    """A port on which nobody listens now."""
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
 
 
 def test_a_server_that_goes_is_said_and_one_that_comes_back_is_found(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _started: list[subprocess.Popen[str]] = []  # those that `end_all` has to look after
 SPECTRACE = str(Path(sys.executable).with_name("spectrace"))
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0  # of what may itself take a minute, on a machine however busy
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,15 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.helpers.ports import free_port
+
 BEHAVIOURS = ("dead", "mute", "half-closed")
 """Nobody listens; connections are taken and never answered; and closed in the one direction."""
-
-
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @contextmanager

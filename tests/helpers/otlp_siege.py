@@ -67,7 +67,7 @@ def lay_siege(to: Besieged, messages: int) -> Counter[str]:
     """
     said: Counter[str] = Counter()
 
-    @settings(max_examples=messages, deadline=None, database=None, suppress_health_check=_SLOW)
+    @settings(max_examples=messages, database=None, suppress_health_check=_SLOW)
     @given(choose=st.randoms(use_true_random=False), place=st.integers(0, 4))
     def send(choose: random.Random, place: int) -> None:
         answer = _call(channel, choose) if place == 0 else _post(client, to.http, any_bad(choose))

@@ -12,7 +12,7 @@ from spectrace.attach import elf, ptrace
 
 _PAGE = 4096
 _READ_WRITE, _PRIVATE_ANONYMOUS = 3, 0x22
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 
 
 def peek(pid: int, lines: str) -> Any:

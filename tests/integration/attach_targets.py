@@ -118,7 +118,7 @@ def rank_of(process: subprocess.Popen[str]) -> Rank:
     return Rank(name="TP0", pid=process.pid)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Waits until the condition holds.
 
     Raises:
@@ -130,10 +130,15 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
         time.sleep(0.005)
 
 
+def state_of(pid: int) -> str:
+    """The letter that the kernel gives for the state of a process."""
+    return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
+
+
 def sleeps_in(pid: int, *system_calls: str) -> bool:
     """Whether the main thread of a process is asleep in one of the given system calls."""
     numbers = {"clock_nanosleep": 230, "nanosleep": 35, "futex": 202, "read": 0, "poll": 7}
     numbers |= {"select": 23, "pselect6": 270, "epoll_wait": 232, "epoll_pwait": 281}
     numbers |= {"accept4": 288}
-    text = Path(f"/proc/{pid}/syscall").read_text("ascii").split()
+    text = Path(f"/proc/{pid}/syscall").read_text("ascii").split()  # `running` where it is
     return text[0] in {str(numbers[name]) for name in system_calls}

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.helpers.ports import free_port
+
 
 @pytest.fixture
 def dead_url() -> str:
     """An endpoint on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.fixture

@@ -15,9 +15,12 @@ import pytest
 
 from spectrace.attach import elf, ptrace
 from spectrace.attach.ptrace import StoppedThread
-from tests.integration.attach_targets import running, wait_until
+from tests.integration.attach_targets import running, state_of, wait_until
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = [
+    pytest.mark.beside_others,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc"),
+]
 
 # Keeps known values in every register of the extended state that the machine has, in a loop
 # without calls, and counts the rounds after which one of them had changed. `spoil` overwrites
@@ -172,7 +175,7 @@ def spoil_address(process: subprocess.Popen[str], native: Path) -> int:
 def counts(process: subprocess.Popen[str], finish: Path) -> list[int]:
     """Rounds with a changed register, and received signals."""
     finish.touch()
-    out, complaint = process.communicate(timeout=20)
+    out, complaint = process.communicate(timeout=60)
     assert not complaint
     return [int(word) for word in out.split()[-2:]]
 
@@ -221,8 +224,7 @@ def test_stop_signal_takes_effect_after_the_call(native: Path, tmp_path: Path) -
             return thread.call(spoil, timeout_s=1)
 
         assert ptrace.operate(process.pid, pause_and_call)[0] == 4711
-        stat = Path(f"/proc/{process.pid}/stat")
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        wait_until(lambda: state_of(process.pid) == "T")
         process.send_signal(signal.SIGCONT)
         assert counts(process, finish) == [0, 0]
 
@@ -300,7 +302,7 @@ def test_death_of_the_process_is_reported_and_left_to_its_parent(
 
         with pytest.raises(ptrace.TargetGone):
             ptrace.operate(process.pid, kill_and_call)
-        assert process.wait(timeout=5) == -signal.SIGKILL
+        assert process.wait(timeout=60) == -signal.SIGKILL
 
 
 def test_process_is_untraced_afterwards(native: Path, tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spectrace.attach import discover
+from spectrace.attach import discover, procfs
 from spectrace.errors import SpectraceError
-from tests.integration.attach_targets import NOBODY, running
+from tests.helpers.ports import free_port
+from tests.integration.attach_targets import NOBODY, running, wait_until
+
+pytestmark = pytest.mark.beside_others
 
 # Starts a scheduler for every title given and one detokenizer, and listens on a port; then
 # one for every line that it reads.
@@ -109,6 +112,7 @@ def test_ranks_of_a_rank_that_ended_stay_known_and_its_successor_is_another() ->
     with growing("sglang::scheduler") as (process, _, pids):
         run = discover.find_by_pid(process.pid)
         os.kill(pids[0], signal.SIGKILL)
+        wait_until(lambda: not procfs.is_alive(pids[0]))
         successor = start_in(process, "sglang::scheduler")
         assert [(rank.name, rank.pid) for rank in discover.again(run).ranks] == [
             ("TP0", pids[0]),
@@ -189,8 +193,7 @@ def test_missing_process_is_refused() -> None:
 
 def test_port_that_nobody_listens_at_is_refused() -> None:
     """Where nobody listens the error asks whether the server is up."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with pytest.raises(SpectraceError, match="Nobody listens at"):
         discover.find_by_url(f"http://127.0.0.1:{port}")
 

@@ -23,7 +23,9 @@ from tests.helpers.container import CHROOT, OUTER_ID, Container, children, insid
 from tests.helpers.tracing import POLL_S
 from tests.integration.attach_targets import interpreters, wait_until
 
-TIMEOUT_S = 20.0
+pytestmark = pytest.mark.beside_others
+
+TIMEOUT_S = 60.0
 CYCLES = 20
 TITLES = ("sglang::scheduler_TP1", "sglang::scheduler_TP0")
 

@@ -15,6 +15,8 @@ import pytest
 from tests.helpers.deaths import Server, kill_ranks, kill_servers, kill_spectraces
 from tests.helpers.simulated_server import SimulatedServer
 
+pytestmark = pytest.mark.beside_others
+
 COUNT = 2
 MakeServer = Callable[[], AbstractContextManager[Server]]
 

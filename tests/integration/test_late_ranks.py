@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from spectrace.attach import discover, ring_file
 from spectrace.attach.session import End, TraceSession
 from spectrace.model import Cycle
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.simulated_server import SimulatedServer
+
+pytestmark = pytest.mark.beside_others
 
 
 def poll_until(session: TraceSession, condition: Callable[[list[Cycle]], bool]) -> list[Cycle]:

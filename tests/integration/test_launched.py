@@ -16,6 +16,8 @@ from spectrace.errors import SpectraceError
 from tests.helpers.command import SPECTRACE, run
 from tests.integration.attach_targets import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 PROGRAM = str(Path(sys.executable).resolve())
 
 # Starts a scheduler with each title, so many seconds after the one before; told to end, it ends

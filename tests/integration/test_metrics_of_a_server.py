@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -29,8 +28,11 @@ from tests.helpers.metered import (
     key,
     numbers_of,
 )
+from tests.helpers.ports import free_port
 from tests.helpers.simulated_server import SimulatedServer
 from tests.helpers.tracing import POLL_S, Collected
+
+pytestmark = pytest.mark.beside_others
 
 RANKS = ("TP0", "TP1")
 
@@ -47,12 +49,6 @@ def backend() -> Iterator[Endpoint]:
     """A receiver of metrics."""
     with endpoint() as it:
         yield it
-
-
-def free_port() -> int:
-    """A port that nobody uses."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def scraped(port: int, least_cycles: int) -> dict[str, float]:

@@ -24,6 +24,8 @@ from spectrace.probe.ranges import NAMES, Ranges, make_ranges
 from tests.nvtx_recorder import recorder
 from tests.nvtx_recorder.recorder import Call, Op, Range
 
+pytestmark = pytest.mark.beside_others
+
 ROOT = Path(__file__).parents[2]
 DRIVE = ROOT / "tests" / "nvtx_recorder" / "drive.py"
 DRIVE_LOOP = DRIVE.with_name("drive_loop.py")

@@ -18,6 +18,7 @@ from spectrace.otlp.body import PROTOBUF as PROTOBUF_TYPE
 from spectrace.otlp.join import CycleCollector, Received
 from spectrace.otlp.receive import receive
 from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF, Endpoint, serving
+from tests.helpers.ports import free_port
 from tests.helpers.recorded import cycle_of, run_of
 
 pytestmark = pytest.mark.beside_others
@@ -77,13 +78,6 @@ def agent() -> str:
     return str(Path(found.origin).with_name("rotel-agent"))
 
 
-def free_port() -> int:
-    """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def listens(port: int) -> bool:
     """Whether somebody does."""
     with socket.socket() as probe:
@@ -133,6 +127,6 @@ def test_cycles_pass_a_real_collector_unchanged(
         assert time.monotonic() < deadline_s, exporter.stats
         time.sleep(0.1)
 
-    assert exporter.close().lost_spans == 0
+    assert exporter.close(TIMEOUT_S).lost_spans == 0
     assert sorted((one.cycle for one in received), key=lambda cycle: cycle.number) == CYCLES
     assert {one.run for one in received} == {run_of()}

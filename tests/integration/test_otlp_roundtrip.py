@@ -234,7 +234,8 @@ def example(number: int, ranks: int) -> tuple[Run, Cycle]:
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(traffic=traffic())
 def test_a_cycle_comes_back_the_same(receiver: Receiver, traffic: tuple[Run, list[Cycle]]) -> None:
@@ -295,7 +296,7 @@ def deliver(
         yield from collector.add(answer.batch, 0.0)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(traffic=traffic(), data=st.data())
 def test_order_and_repetition_of_spans_mean_nothing(
     traffic: tuple[Run, list[Cycle]], data: st.DataObject

@@ -18,6 +18,7 @@ from spectrace_exporters.otlp import OtlpExporter
 
 from spectrace.otlp.shape import PlainSpan, trace_of
 from tests.helpers.otlp_endpoint import GRPC, JSON, PROTOBUF
+from tests.helpers.ports import free_port
 from tests.helpers.recorded import cycle_of, run_of
 
 pytestmark = pytest.mark.beside_others
@@ -41,11 +42,7 @@ class Devtools:
 
     def __init__(self, folder: Path) -> None:
         assert PROGRAM.exists(), "install it: make peers-setup"
-        with (
-            socket.create_server(("127.0.0.1", 0)) as one,
-            socket.create_server(("127.0.0.1", 0)) as other,
-        ):
-            self._port, self._grpc_port = one.getsockname()[1], other.getsockname()[1]
+        self._port, self._grpc_port = free_port(), free_port()
         self._log = (folder / "devtools.log").open("wb")
         self._process = subprocess.Popen(
             [node(), PROGRAM, "--port", str(self._port), "--grpc-port", str(self._grpc_port)],
@@ -127,7 +124,7 @@ def test_a_third_party_gives_our_spans_back(devtools: Devtools, protocol: str, n
     while len(stored := devtools.trace(trace.trace_id)) < len(trace.spans):
         assert time.monotonic() < deadline_s, exporter.stats
         time.sleep(0.1)
-    assert exporter.close().lost_spans == 0
+    assert exporter.close(TIMEOUT_S).lost_spans == 0
 
     for span in trace.spans:
         found = stored[f"{span.span_id:016x}"]

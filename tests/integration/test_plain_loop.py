@@ -18,6 +18,8 @@ from spectrace.attach.session import TraceSession
 from spectrace.model import Cycle, CycleKind, PhaseName
 from tests.helpers.tracing import POLL_S, Collected
 
+pytestmark = pytest.mark.beside_others
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "plain_loop" / "loop.py"
 REQUESTS = 20
 TIMEOUT_S = 60.0

@@ -21,6 +21,8 @@ from spectrace.server.open import open_page_of_recording
 from tests.helpers.command import first_line_with, start
 from tests.helpers.simulated_server import SimulatedServer
 
+pytestmark = pytest.mark.beside_others
+
 _LOGS = ".spectrace-*/slice-*.wal"
 _EMPTY_LOG_BYTES = 16_384  # more than making the tables takes
 _WRITES = 4  # the run itself comes with one of the first
@@ -73,9 +75,9 @@ def test_a_recorded_run_is_viewed(recording: Path) -> None:
     with subprocess.Popen(viewer, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().removeprefix("The page: ").strip()
-        [run] = httpx.get(f"{url}/api/state").json()["runs"]
+        [run] = httpx.get(f"{url}/api/state", timeout=60).json()["runs"]
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert run["source"] == "file"
     assert {rank["name"] for rank in run["ranks"]} == {"TP0", "TP1"}
 

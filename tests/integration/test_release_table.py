@@ -14,6 +14,8 @@ from spectrace.probe.engines.sglang_releases import Chosen
 from tests.helpers import wheels
 from tests.helpers.sources import Sources, read
 
+pytestmark = pytest.mark.beside_others
+
 # The first and the last release of every row, and some between; all that exist were read once.
 RELEASES = (
     *(

@@ -20,6 +20,8 @@ from spectrace.model import Cycle
 from tests.helpers.command import TIMEOUT_S, run, start
 from tests.helpers.simulated_server import SimulatedServer
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[SimulatedServer]:

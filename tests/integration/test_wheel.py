@@ -9,6 +9,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.beside_others
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import psutil
 
 from spectrace.store.store import CycleStore
-from tests.unit.test_store_round_trip import RUN_A, cycle_of, run_of
+from tests.helpers.stored import RUN_A, cycle_of, run_of
 
 CYCLES_PER_S = 100
 _MIB = 1 << 20

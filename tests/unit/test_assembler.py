@@ -595,7 +595,7 @@ def final_cycles(
     return {cycle.number: cycle for cycle in cycles}, assembler.missing
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     reports=reports_of_ranks(),
     order=st.lists(st.sampled_from(NAMES), max_size=60),
@@ -607,7 +607,7 @@ def test_the_result_does_not_depend_on_how_ranks_interleave(
     assert final_cycles(reports, order) == final_cycles(reports, [])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(reports=reports_of_ranks())
 def test_missing_is_what_sets_of_numbers_say(reports: dict[str, list[Record]]) -> None:
     """Missing are the numbers from the last first one on that some rank passed over."""

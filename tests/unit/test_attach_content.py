@@ -26,8 +26,11 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]
         process.kill()
 
 
-def test_a_process_that_is_just_ending_has_ended(process: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_is_just_ending_has_ended(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It loses its memory before it is gone: its Python was not replaced."""
+    monkeypatch.setattr(inject, "_DYING_S", 60.0)
     killer = threading.Timer(0.05, process.kill)
     killer.start()
     with pytest.raises(TargetGone):

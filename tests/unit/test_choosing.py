@@ -14,7 +14,7 @@ from spectrace.store.choosing import Choosing
 from spectrace.store.store import CycleStore
 from tests.helpers.picked import LEADS_NS, SPACING_NS, WARM_UP, choice, cycle, forward, rank
 from tests.helpers.recorded import T0_NS, run_of
-from tests.unit.test_store_round_trip import open_store
+from tests.helpers.stored import open_store
 
 DRAFT, STEP, VERIFY = PhaseName.DRAFT, PhaseName.DRAFT_STEP, PhaseName.VERIFY_FORWARD
 FORWARD = PhaseName.FORWARD

@@ -173,7 +173,7 @@ def test_ctrl_c_leaves_no_half_file(file: Path) -> None:
         assert process.stdout.readline() == "writing\n"
         assert len(list(file.parent.iterdir())) == 2
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
     assert [path.name for path in file.parent.iterdir()] == ["run.spectrace"]
 
 

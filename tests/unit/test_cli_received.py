@@ -29,7 +29,7 @@ from spectrace.store.store import CycleStore
 from tests.helpers.collector import Collector, collecting
 from tests.helpers.page import until
 from tests.helpers.recorded import other_span
-from tests.unit.test_store_round_trip import cycle_of, run_of
+from tests.helpers.stored import cycle_of, run_of
 
 NOTHING = Stats(cycles=0, bytes=0, first_ns=None, last_ns=None, first_n=None, last_n=None)
 SPAN = {"traceId": "1" * 32, "spanId": "2" * 16, "startTimeUnixNano": 1, "endTimeUnixNano": 2}

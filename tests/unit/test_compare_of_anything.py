@@ -17,7 +17,7 @@ from tests.helpers.recorded import record, run_of
 from tests.unit.test_report_of_anything import cycles
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(cycles(), cycles())
 def test_whatever_was_sent_is_compared(before: list[Cycle], after: list[Cycle]) -> None:
     """In every form, and the JSON reads as it was written."""

@@ -27,8 +27,8 @@ from spectrace.chosen import Chosen, Seen, Times
 from spectrace.measures import NONE
 from spectrace.model import Lane, PhaseName
 from tests.helpers.picked import choice, cycle, rank
+from tests.helpers.stored import open_store
 from tests.unit.test_choosing import filled
-from tests.unit.test_store_round_trip import open_store
 
 DRAFT, VERIFY = PhaseName.DRAFT, PhaseName.VERIFY_FORWARD
 Took = list[int]

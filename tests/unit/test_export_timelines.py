@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
@@ -22,7 +22,7 @@ from spectrace.analysis.sound import sound
 from spectrace.model import Cycle, Run
 from spectrace.store.extract import Extract
 from tests.helpers.recorded import CYCLE_NS, DEVICE_PARTS, PARTS, T0_NS, cycle_of, record, run_of
-from tests.unit.test_store_round_trip import CYCLES
+from tests.helpers.stored import CYCLES
 
 S = 1_000_000_000
 
@@ -185,7 +185,7 @@ def test_the_details_of_a_cycle_are_in_both_formats() -> None:
         assert details["request r2"] == "3 tokens, 2 drafts correct"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(CYCLES, max_size=6))
 def test_whatever_is_in_a_file_nothing_crosses(cycles: list[Cycle]) -> None:
     """Any times at all: every sound phase and rank is drawn once, with its own length."""

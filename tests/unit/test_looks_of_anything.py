@@ -20,7 +20,7 @@ from tests.unit.test_report_of_anything import cycles
 RUN = run_of().run_id
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cycles())
 def test_whatever_is_sent_can_be_looked_at(sent: list[Cycle]) -> None:
     """Of every kind there are bars and lists, and of every request its cycles."""

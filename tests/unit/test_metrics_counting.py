@@ -174,7 +174,7 @@ def some_cycles(draw: st.DrawFn) -> Cycle:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(some_cycles(), max_size=8))
 def test_any_cycles_add_up(made: list[Cycle]) -> None:
     """Whatever they hold: values beyond all bounds, requests that do not count, no phases."""

@@ -27,7 +27,7 @@ from tests.helpers.recorded import (
     record,
     run_of,
 )
-from tests.unit.test_store_round_trip import open_store
+from tests.helpers.stored import open_store
 
 RANKS = 2
 CYCLES = 3

@@ -39,7 +39,7 @@ def linked_traffic(draw: st.DrawFn) -> tuple[Run, list[Cycle]]:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(linked_traffic())
 def test_what_is_written_directly_is_what_the_official_encoder_writes(
     given: tuple[Run, list[Cycle]],
@@ -54,7 +54,7 @@ def test_what_is_written_directly_is_what_the_official_encoder_writes(
     assert ProtobufEncoder("a", ADDED).request(run, traces) == official
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(linked_traffic())
 def test_json_says_what_protobuf_says(given: tuple[Run, list[Cycle]]) -> None:
     """Read by protobuf's own reader of JSON, after it was text."""
@@ -65,7 +65,7 @@ def test_json_says_what_protobuf_says(given: tuple[Run, list[Cycle]]) -> None:
     assert from_json(text) == ProtobufEncoder().request(run, traces)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(traffic())
 def test_spans_are_counted_exactly_without_being_made(given: tuple[Run, list[Cycle]]) -> None:
     """Losses are told by the count, so that it may not be an estimate."""

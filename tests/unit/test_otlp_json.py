@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
@@ -116,7 +116,7 @@ def value_of(value: dict[str, Any]) -> AnyValue:
     return read({"attributes": [{"key": "a", "value": value}]}).attributes[0].value
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(message=requests())
 def test_any_request_comes_through_the_same(message: ExportTraceServiceRequest) -> None:
     """Every field of every message, and every type of value."""

@@ -469,7 +469,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(units=st.integers(layout.MIN_UNITS, 90), steps=STEPS)
 def test_seen_and_lost_add_up_whatever_happens(units: int, steps: list[tuple[str, int]]) -> None:
     """Through laps, torn and damaged records: none wrong, none twice, all accounted for."""

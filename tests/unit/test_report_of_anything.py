@@ -75,7 +75,7 @@ def cycles(draw: st.DrawFn) -> list[Cycle]:
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cycles())
 def test_whatever_is_sent_is_reported_on(sent: list[Cycle]) -> None:
     """In every form, and the JSON reads as it was written."""

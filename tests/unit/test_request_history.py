@@ -11,7 +11,7 @@ from spectrace.model import CycleKind, RequestRow
 from spectrace.store.store import CycleStore
 from tests.helpers.picked import SPACING_NS, forward
 from tests.helpers.recorded import T0_NS, run_of
-from tests.unit.test_store_round_trip import open_store
+from tests.helpers.stored import open_store
 
 RUN = run_of().run_id
 

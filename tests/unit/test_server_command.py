@@ -137,6 +137,6 @@ def test_the_command_says_where_the_page_is_and_ends_at_a_signal() -> None:
     ) as command:
         assert command.stdout is not None
         url = command.stdout.readline().removeprefix("The page: ").strip()
-        assert httpx.get(f"{url}/api/state").status_code == 200
+        assert httpx.get(f"{url}/api/state", timeout=60).status_code == 200
         command.send_signal(signal.SIGINT)
-        assert command.wait(5) == 0
+        assert command.wait(60) == 0

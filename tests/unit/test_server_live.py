@@ -11,7 +11,7 @@ from spectrace.server.live import Listener, Live, cycles_event, state_event
 
 async def collect(events: AsyncIterator[bytes], count: int) -> list[bytes]:
     """The next `count` events."""
-    return [await asyncio.wait_for(anext(events), 5) for _ in range(count)]
+    return [await asyncio.wait_for(anext(events), 60) for _ in range(count)]
 
 
 async def nothing() -> Sequence[bytes]:

@@ -19,8 +19,8 @@ from spectrace.server.metered import MeterTap, facts_of
 from spectrace.server.run import PageServer
 from spectrace.server.state import Source
 from spectrace.store.recording import open_recording
+from tests.helpers.stored import RUN_A, RUN_B, cycle_of, open_store, run_of
 from tests.unit.test_server_traced import Session
-from tests.unit.test_store_round_trip import RUN_A, RUN_B, cycle_of, open_store, run_of
 
 PARSE: Callable[[str], Iterable[Metric]] = parse_openmetrics  # which has no types
 

@@ -13,7 +13,7 @@ from spectrace.server.open import open_page, open_page_of_recording, store_direc
 from spectrace.server.run import PageServer
 from tests.helpers.page import until
 from tests.helpers.recorded import other_span, record
-from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, cycle_of, open_store, run_of
 
 
 def test_without_a_directory_nothing_is_left(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_process_of_somebody_else_is_told_apart() -> None:
             accepted, peer = listening.accept()
             assert owner_of(peer, accepted.getsockname()) == NOBODY
             accepted.close()
-            assert other.wait(20) == 0
+            assert other.wait(60) == 0
 
 
 def test_who_has_gone_is_nobody() -> None:

@@ -27,7 +27,7 @@ from spectrace.server.state import Source
 from spectrace.store.store import CycleStore
 from tests.helpers.bad_otlp import ten_million_attributes
 from tests.helpers.page import until
-from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, cycle_of, open_store, run_of
 
 HEAD = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n"
 HEADERS = {"content-type": PROTOBUF}
@@ -118,7 +118,7 @@ def test_too_long_a_body_is_refused_before_it_has_come(tmp_path: Path) -> None:
 
 def connect(port: int | None, head: str) -> socket.socket:
     """A connection that has sent the head of a request."""
-    connection = socket.create_connection(("127.0.0.1", port or 0), timeout=5)
+    connection = socket.create_connection(("127.0.0.1", port or 0), timeout=60)
     connection.sendall(head.encode())
     return connection
 

@@ -12,7 +12,7 @@ from spectrace.model import CycleKind, TimingMode
 from spectrace.server.hub import Hub, digest
 from spectrace.server.state import Life, Lost, RunFacts, RunState, Source, life_of, span_s
 from spectrace.server.wire import encode_cycle
-from tests.unit.test_store_round_trip import RUN_A, T0_NS, S, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, T0_NS, S, cycle_of, open_store, run_of
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from spectrace.server.hub import Hub
 from spectrace.server.state import Life, RunState, Source
 from spectrace.server.traced import PageTap, facts_of
 from spectrace.store.store import CycleStore
-from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, cycle_of, open_store, run_of
 
 
 class Session:

@@ -19,7 +19,7 @@ from spectrace.errors import SpectraceError
 from spectrace.store.database import Database
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
-from tests.unit.test_store_round_trip import RUN_A, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, cycle_of, open_store, run_of
 
 _OPEN = """
 import sys

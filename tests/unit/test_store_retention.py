@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from spectrace.store.retention import Retention
+from tests.helpers.stored import RUN_A, T0_NS, S, cycle_of, open_store, run_of
 from tests.soak.test_retention import CYCLES_PER_S, Sample, simulate
-from tests.unit.test_store_round_trip import RUN_A, T0_NS, S, cycle_of, open_store, run_of
 
 
 class Held(msgspec.Struct):

@@ -15,7 +15,7 @@ from spectrace.store import store as store_module
 from spectrace.store.extract import Extract
 from spectrace.store.recording import open_recording
 from tests.helpers.recorded import other_span, record
-from tests.unit.test_store_round_trip import RUN_A, T0_NS, S, cycle_of, open_store, run_of
+from tests.helpers.stored import RUN_A, T0_NS, S, cycle_of, open_store, run_of
 
 MANY = 1000
 

@@ -134,7 +134,7 @@ def test_the_server_of_a_killed_sweep_is_ended(tmp_path: Path) -> None:
             with closing(SweepFolder(tmp_path / "new")) as again:
                 assert again.clean() == (server.pid,)
                 assert again.clean() == ()
-            assert server.wait(10) != 0
+            assert server.wait(60) != 0
         finally:
             server.kill()
     assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["owner", "sweep.json"]
@@ -153,9 +153,9 @@ def test_the_load_of_a_killed_sweep_is_ended_too(tmp_path: Path) -> None:
             note.__enter__()  # and the sweep is killed before it is left
             folder.loaded_by(load.pid)
             server.kill()
-            server.wait(10)
+            server.wait(60)
             assert folder.clean() == (load.pid,)
-            assert load.wait(10) != 0
+            assert load.wait(60) != 0
         finally:
             server.kill()
             load.kill()
