@@ -68,11 +68,15 @@ class Commands(TyperGroup):
 
         Raises:
             SpectraceError: As the command, and where the system refuses something.
+            KeyboardInterrupt: Somebody pressed Ctrl-C, which has been said.
         """
         try:
             return super().invoke(ctx)
         except OSError as error:
             raise refused(error) from error
+        except KeyboardInterrupt:  # of which typer makes an exit code and no word
+            _say("Interrupted.")
+            raise
 
 
 app = typer.Typer(
@@ -115,11 +119,15 @@ def main() -> None:
     except OSError as error:
         _fail(refused(error))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        _fail(SpectraceError("Interrupted.", exit_code=INTERRUPTED))
 
 
 def _fail(error: SpectraceError) -> NoReturn:
     drop_what_waits()
-    with contextlib.suppress(OSError):
-        typer.echo(f"spectrace: {' '.join(harmless(str(error)).split())}", err=True)
+    _say(str(error))
     sys.exit(error.exit_code)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        typer.echo(f"spectrace: {' '.join(harmless(text).split())}", err=True)

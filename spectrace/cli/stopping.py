@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -15,6 +15,7 @@ _POLL_S = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended."""
+_STDERR = 2
 
 
 class Stop:
@@ -40,19 +41,25 @@ class Stop:
 
 @contextmanager
 def gone_at_ctrl_c() -> Iterator[None]:
-    """Has Ctrl-C end the process at once, without a word.
+    """Has Ctrl-C end the process at once, with a line on stderr: nothing has been begun yet.
 
     Amid imports a KeyboardInterrupt would be a traceback from some library, or be lost in it.
+    The end of a block within another one ends both: what follows it can be interrupted.
     """
     in_main = threading.current_thread() is threading.main_thread()  # it alone may set handlers
-    hears = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if hears:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave_before_it_begins)
     try:
         yield
     finally:
-        if hears:
+        if in_main and signal.getsignal(signal.SIGINT) is _leave_before_it_begins:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave_before_it_begins(_number: int, _frame: FrameType | None) -> None:
+    with suppress(OSError):  # its stream may be within a write
+        os.write(_STDERR, b"spectrace: Interrupted before it began: nothing was done.\n")
+    os._exit(INTERRUPTED)
 
 
 @contextmanager
