@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
-from spectrace.cli.stopping import INTERRUPTED, SIGNALS, gone_at_ctrl_c
+from spectrace.cli.unbegun import INTERRUPTED, leave
+
+try:  # on a busy machine these alone take a tenth of a second
+    import signal
+
+    from spectrace.cli.stopping import SIGNALS, gone_at_ctrl_c
+except KeyboardInterrupt:
+    leave()
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ from typer.main import get_command
 
 from spectrace import __version__
 from spectrace.cli.output import drop_what_waits, harmless, refused
-from spectrace.cli.stopping import INTERRUPTED, gone_at_ctrl_c
+from spectrace.cli.stopping import gone_at_ctrl_c
+from spectrace.cli.unbegun import INTERRUPTED
 from spectrace.errors import SpectraceError
 
 # Where the function of each command stands. It is imported when it is asked for: all of them take

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from spectrace.cli.unbegun import leave
+
 _POLL_S = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended."""
-_STDERR = 2
 
 
 class Stop:
@@ -48,18 +46,12 @@ def gone_at_ctrl_c() -> Iterator[None]:
     """
     in_main = threading.current_thread() is threading.main_thread()  # it alone may set handlers
     if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave_before_it_begins)
+        signal.signal(signal.SIGINT, leave)
     try:
         yield
     finally:
-        if in_main and signal.getsignal(signal.SIGINT) is _leave_before_it_begins:
+        if in_main and signal.getsignal(signal.SIGINT) is leave:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _leave_before_it_begins(_number: int, _frame: FrameType | None) -> None:
-    with suppress(OSError):  # its stream may be within a write
-        os.write(_STDERR, b"spectrace: Interrupted before it began: nothing was done.\n")
-    os._exit(INTERRUPTED)
 
 
 @contextmanager

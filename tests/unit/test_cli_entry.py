@@ -100,7 +100,9 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("module", ["typer", "spectrace.cli.main", "spectrace.cli.detach"])
+@pytest.mark.parametrize(
+    "module", ["spectrace.cli.stopping", "typer", "spectrace.cli.main", "spectrace.cli.detach"]
+)
 def test_ctrl_c_amid_the_imports_is_said_in_a_line(module: str) -> None:
     """There is no traceback, and the exit code is the shell's for Ctrl-C."""
     with start(SLOW_IMPORT, module, "detach", "70") as process:
