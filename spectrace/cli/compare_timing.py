@@ -311,7 +311,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
         duration_s=timing.passed_s(),
         end=cut_off,
         comparison=msgspec.structs.replace(
-            found, sentences=sentences(found, _why_cut_off(cut_off, how))
+            found, sentences=sentences(found, _why_cut_off(cut_off, how), stopped=stop.requested)
         ),
     )
     if died:

@@ -23,19 +23,20 @@ _CLOCKS = {
 _TO = "\u2013"  # an en dash
 
 
-def sentences(found: Comparison, cut_off: str = "") -> tuple[str, ...]:
+def sentences(found: Comparison, cut_off: str = "", *, stopped: bool = False) -> tuple[str, ...]:
     """The comparison as sentences, which make one paragraph.
 
     Args:
         found: The comparison.
         cut_off: Why it ended early, a sentence or two; empty where it did not.
+        stopped: Somebody ended it.
     """
-    return tuple(_sentences(found, cut_off))
+    return tuple(_sentences(found, cut_off, stopped))
 
 
-def _sentences(found: Comparison, cut_off: str) -> Iterator[str]:
+def _sentences(found: Comparison, cut_off: str, stopped: bool) -> Iterator[str]:
     if len(found.modes) < 2:  # noqa: PLR2004 - a pair
-        yield from _too_little(found, cut_off)
+        yield from _too_little(found, cut_off, stopped)
         return
     yield from _lacking(found)
     if found.runs_ahead:
@@ -54,11 +55,14 @@ def _sentences(found: Comparison, cut_off: str) -> Iterator[str]:
         yield f"{cut_off} All this is of what came until then."
 
 
-def _too_little(found: Comparison, cut_off: str) -> Iterator[str]:
+def _too_little(found: Comparison, cut_off: str, stopped: bool) -> Iterator[str]:
     """Why nothing can be said; of what is known to have ended it nothing is guessed."""
     if not found.modes and not sum(found.left_out.values()):
         yield "Nothing can be said: no cycle came in a block."
-        yield cut_off or "It ended before the first one, or the server is idle."
+        if stopped and not cut_off:
+            yield "It was stopped before the first one."
+        else:
+            yield cut_off or "It ended before the first one, or the server is idle."
         return
     if not found.modes:
         yield (

@@ -216,6 +216,13 @@ def test_of_what_is_known_to_have_ended_it_nothing_is_guessed(left_out: dict[str
     assert "All this" not in said
 
 
+def test_who_stops_it_before_a_block_is_told_no_guess() -> None:
+    """The server was not idle, as far as anybody knows."""
+    assert sentences(compare([]), stopped=True)[1] == "It was stopped before the first one."
+    ended = sentences(compare([]), "The server has ended.", stopped=True)
+    assert ended[1:] == ("The server has ended.",)
+
+
 def test_what_was_cut_off_says_of_what_it_is(story: Comparison) -> None:
     """Behind all that can be said of it."""
     *others, last = sentences(story, "The server has ended.")
