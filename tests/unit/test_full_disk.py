@@ -91,25 +91,25 @@ def disk(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("free_kib", [0, 4])
+COMMANDS = [
+    ("report", "RECORDING", "--html", "out"),
+    *(
+        ("export", "RECORDING", "--to", name, "-o", "out")
+        for name in ("chrome", "csv", "jaeger", "otlp", "parquet", "perfetto")
+    ),
+]
+SMALL = ("predict", "RECORDING", "--steps", "2", "-o", "out")  # it would fit into the least
+
+
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("report", "RECORDING", "--html", "out"),
-        ("predict", "RECORDING", "--steps", "2", "-o", "out"),
-        *(
-            ("export", "RECORDING", "--to", name, "-o", "out")
-            for name in ("chrome", "csv", "jaeger", "otlp", "parquet", "perfetto")
-        ),
-    ],
-    ids=lambda command: " ".join(command[::2]),
+    ("command", "free_kib"),
+    [*((command, kib) for command in COMMANDS for kib in (0, 4)), (SMALL, 0)],
+    ids=str,
 )
 def test_a_file_that_has_no_room_is_named_with_what_to_do(
     recording: Path, disk: Path, command: tuple[str, ...], free_kib: int
 ) -> None:
     """And there is no half of it, not even a hidden one."""
-    if free_kib and command[0] == "predict":
-        pytest.skip("a prediction takes no more than that")
     words = [recording if word == "RECORDING" else word for word in command]
     ended = on_the_disk(disk, free_kib, *words)
     assert ended == Ended(
