@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as type checkers know it: the first thing of a command that Ctrl-C can hit
 if TYPE_CHECKING:  # a traced loop imports this package, and nothing of the store with it
     from spectrace.store.opened import OpenRecording
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from examples.foreground import in_foreground
 from examples.sglang_cpu.load import Answer, LoadLoop, generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.analysis.summary import RequestCounts, Summary, per_request, summarize
@@ -114,10 +114,7 @@ def show(options: ServerOptions, attach_arguments: list[str]) -> int:
     with CpuServer(options) as server, LoadLoop(server.url, concurrency=CONCURRENCY):
         command = [str(SPECTRACE), "attach", str(server.pid), *attach_arguments]
         print("$", "spectrace", *command[1:], flush=True)
-        try:
-            return subprocess.run(command, check=False).returncode
-        except KeyboardInterrupt:  # the command got it too, and has taken its leave
-            return 0
+        return in_foreground(command)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from examples.foreground import in_foreground
 from examples.simulated_gpu.figures import FIGURES
 from examples.simulated_gpu.options import Options, add_options, options_of
 from examples.simulated_gpu.server import arguments
@@ -70,12 +71,7 @@ def _show_until_ready(server: subprocess.Popen[str]) -> None:
 def show(options: Options, attach_arguments: list[str]) -> int:
     """Runs the command that a person would run."""
     with running(options) as pid:
-        try:
-            return subprocess.run(
-                [SPECTRACE, "attach", str(pid), *attach_arguments], check=False
-            ).returncode
-        except KeyboardInterrupt:  # the command got it too, and has taken its leave
-            return 0
+        return in_foreground([str(SPECTRACE), "attach", str(pid), *attach_arguments])
 
 
 def check(options: Options) -> int:

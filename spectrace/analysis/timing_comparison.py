@@ -30,7 +30,7 @@ from spectrace.analysis.timing_report import (
     Stratum,
     Verdict,
 )
-from spectrace.model import Lane, PhaseName, TimingMode
+from spectrace.model import CycleKind, Lane, PhaseName, TimingMode
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
@@ -113,6 +113,11 @@ class _Part:
         self._cycle_ms = table.column(lambda sample: sample.cycle_ms)
         self._ones = np.ones_like(self._cycle_ms)
         self._tokens = table.column(lambda sample: sample.tokens)
+        self._verifies = table.column(lambda sample: sample.verifies)
+        self._speculative = table.column(
+            lambda sample: 1.0 if sample.like.kind is CycleKind.SPECULATIVE else None
+        )
+        self._accepted = table.column(lambda sample: sample.correct_drafts + sample.verifies)
         self._times = {
             (lane, name): table.column(partial(_time, lane=lane, name=name))
             for lane in (Lane.HOST, Lane.DEVICE)
@@ -139,18 +144,24 @@ class _Part:
             cycle_p50_ms=p50,
             cycle_p95_ms=p95,
             cycle_p99_ms=p99,
-            accept_length=_accept_length([s for s in table.samples if s.mode is mode]),
-            break_even_accept_length=(
-                None
-                if self._plain_decode_ms is None
-                else break_even(p50.value, self._plain_decode_ms)
-            ),
+            accept_length=self._accept_length(mode),
+            break_even_accept_length=self._break_even(mode),
             host=host,
             device=device,
         )
 
     def _rate(self, mode: TimingMode, counts: Values) -> Estimate | None:
         return self._table.ratio(mode, counts, self._cycle_ms / _MS_PER_S, self._confidence)
+
+    def _accept_length(self, mode: TimingMode) -> float | None:
+        found = self._table.ratio(mode, self._accepted, self._verifies, self._confidence)
+        return None if found is None else found.value
+
+    def _break_even(self, mode: TimingMode) -> float | None:
+        mean_ms = self._table.ratio(mode, self._cycle_ms, self._speculative, self._confidence)
+        if mean_ms is None or self._plain_decode_ms is None:
+            return None
+        return break_even(mean_ms.value, self._plain_decode_ms)
 
     def _phases(self, mode: TimingMode, lane: Lane) -> tuple[PhaseFigures, ...]:
         table, confidence = self._table, self._confidence
@@ -235,12 +246,6 @@ def _together(left_out: dict[str, int], left: Counter[Refusal]) -> dict[str, int
 def _or_zero(times: Values) -> Values:
     """The same column with 0 where a phase did not occur."""
     return np.nan_to_num(times, nan=0.0)
-
-
-def _accept_length(samples: Sequence[Sample]) -> float | None:
-    verifies = sum(sample.verifies for sample in samples)
-    correct = sum(sample.correct_drafts for sample in samples)
-    return (correct + verifies) / verifies if verifies else None
 
 
 def _reference(modes: Sequence[ModeFigures]) -> Reference | None:

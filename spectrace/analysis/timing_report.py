@@ -51,8 +51,9 @@ class ModeFigures(msgspec.Struct, frozen=True, kw_only=True):
         cycle_p95_ms: 95th percentile.
         cycle_p99_ms: 99th percentile.
         accept_length: (correct drafts + verifies) / verifies; None if nothing was verified.
-        break_even_accept_length: What this cycle time would need against plain decode; None
-            where that is not known.
+        break_even_accept_length: Which one would do as well as plain decode: the mean time of a
+            speculative cycle over that of a plain decode; None where that is not known, or there
+            is no such cycle.
         host: The phases by the host's clock; none in mode `off`.
         device: The phases on the device; in mode `device` alone.
     """

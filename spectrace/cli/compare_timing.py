@@ -192,8 +192,8 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
         typer.Option(
             parser=milliseconds_option,
             metavar="TIME",
-            help="What a plain decode of the same batch takes, such as 11.1ms: gives the accept "
-            "length at which each mode says that speculation pays.",
+            help="What a plain decode of the same batch takes on average, such as 11.1ms: gives "
+            "the accept length at which each mode says that speculation pays.",
             show_default=False,
         ),
     ] = None,
@@ -231,14 +231,17 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
         ring_file.sweep()  # what a killed spectrace and then a killed server left behind
         run = find(pid, url)
         result, code = measure(run, options, wish, sync, progress, stop)
-        if json:
-            sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-        else:
-            console.print()
-            console.print(render(result.comparison), highlight=False)
+        try:
+            if html is not None:
+                with published(html, force=force) as temporary:
+                    temporary.write_text(page_of(result), "utf-8")
+        finally:  # what took minutes to measure is shown wherever it can be
+            if json:
+                sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+            else:
+                console.print()
+                console.print(render(result.comparison), highlight=False)
         if html is not None:
-            with published(html, force=force) as temporary:
-                temporary.write_text(page_of(result), "utf-8")
             progress.note(f"The page is in {html}.")
     raise typer.Exit(code)
 
@@ -308,7 +311,7 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
         duration_s=timing.passed_s(),
         end=cut_off,
         comparison=msgspec.structs.replace(
-            found, sentences=(*sentences(found), *_cut_off(cut_off, how))
+            found, sentences=sentences(found, _why_cut_off(cut_off, how), stopped=stop.requested)
         ),
     )
     if died:
@@ -317,11 +320,11 @@ def measure(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     return result, _KEPT_THE_PROBE if kept else 0
 
 
-def _cut_off(end: ComparisonEnd | None, how: tuple[str, ...]) -> Iterator[str]:
-    """Says in the report what ended it early, if anything did; `how` of a server that died."""
-    if end is not None:
-        why = " ".join(how) or _ENDS.get(end, "The server ended.")
-        yield f"{why} All this is of what came until then."
+def _why_cut_off(end: ComparisonEnd | None, how: tuple[str, ...]) -> str:
+    """What ended it early, in sentences, empty where nothing did; `how` of a server that died."""
+    if end is None:
+        return ""
+    return " ".join(how) or _ENDS.get(end, "The server ended.")
 
 
 def _switcher(

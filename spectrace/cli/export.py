@@ -18,7 +18,7 @@ from spectrace.cli.stopping import interrupted_by_signals
 from spectrace.cli.watched import Watched
 from spectrace.errors import SpectraceError
 from spectrace.store.extract import Extract
-from spectrace.store.publish import published, refuse_existing
+from spectrace.store.publish import published, refuse_existing, unwritable
 from spectrace.store.recording import files_of
 
 _SAMPLE_CYCLES = 200
@@ -98,15 +98,18 @@ def estimate(exporter: FileExporter, file: Path, path: Path, count: int) -> int:
         count: Cycles of the recording, more than are tried.
 
     Raises:
-        OSError: The trial cannot be written.
+        SpectraceError: The trial cannot be written.
     """
-    with (
-        closing(Extract(file, limit=_SAMPLE_CYCLES)) as sample,
-        tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent) as work,
-    ):
-        trial = Path(work) / path.name
-        exporter.write(Watched(sample, Progress(disable=True)), trial)
-        return round(size_of(trial) * count / sample.count)
+    try:
+        with (
+            closing(Extract(file, limit=_SAMPLE_CYCLES)) as sample,
+            tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent) as work,
+        ):
+            trial = Path(work) / path.name
+            exporter.write(Watched(sample, Progress(disable=True)), trial)
+            return round(size_of(trial) * count / sample.count)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def size_of(path: Path) -> int:

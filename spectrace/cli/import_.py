@@ -79,7 +79,8 @@ def import_(
     """Make a recording of traces that you have: the torch profiler's, or Nsight Systems'."""
     table = KernelClasses(_classes(classes))
     path = output or beside(files[0])
-    with interrupted_by_signals(), recorded(path, force=force, max_bytes=_UNBOUNDED_BYTES) as store:
+    kept = recorded(path, force=force, max_bytes=_UNBOUNDED_BYTES, whole=True)
+    with interrupted_by_signals(), kept as store:
         imported = _read(files)
         store.put_run(imported.run)
         store.add(imported.cycles)

@@ -14,7 +14,8 @@ from typer.main import get_command
 
 from spectrace import __version__
 from spectrace.cli.output import drop_what_waits, harmless, refused
-from spectrace.cli.stopping import INTERRUPTED, gone_at_ctrl_c
+from spectrace.cli.stopping import gone_at_ctrl_c
+from spectrace.cli.unbegun import INTERRUPTED
 from spectrace.errors import SpectraceError
 
 # Where the function of each command stands. It is imported when it is asked for: all of them take
@@ -68,11 +69,15 @@ class Commands(TyperGroup):
 
         Raises:
             SpectraceError: As the command, and where the system refuses something.
+            KeyboardInterrupt: Somebody pressed Ctrl-C, which has been said.
         """
         try:
             return super().invoke(ctx)
         except OSError as error:
             raise refused(error) from error
+        except KeyboardInterrupt:  # of which typer makes an exit code and no word
+            _say("Interrupted.")
+            raise
 
 
 app = typer.Typer(
@@ -115,11 +120,15 @@ def main() -> None:
     except OSError as error:
         _fail(refused(error))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        _fail(SpectraceError("Interrupted.", exit_code=INTERRUPTED))
 
 
 def _fail(error: SpectraceError) -> NoReturn:
     drop_what_waits()
-    with contextlib.suppress(OSError):
-        typer.echo(f"spectrace: {' '.join(harmless(str(error)).split())}", err=True)
+    _say(str(error))
     sys.exit(error.exit_code)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        typer.echo(f"spectrace: {' '.join(harmless(text).split())}", err=True)

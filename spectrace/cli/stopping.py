@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -11,10 +10,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from spectrace.cli.unbegun import leave
+
 _POLL_S = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended."""
 
 
 class Stop:
@@ -40,18 +39,18 @@ class Stop:
 
 @contextmanager
 def gone_at_ctrl_c() -> Iterator[None]:
-    """Has Ctrl-C end the process at once, without a word.
+    """Has Ctrl-C end the process at once, with a line on stderr: nothing has been begun yet.
 
     Amid imports a KeyboardInterrupt would be a traceback from some library, or be lost in it.
+    The end of a block within another one ends both: what follows it can be interrupted.
     """
     in_main = threading.current_thread() is threading.main_thread()  # it alone may set handlers
-    hears = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if hears:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave)
     try:
         yield
     finally:
-        if hears:
+        if in_main and signal.getsignal(signal.SIGINT) is leave:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

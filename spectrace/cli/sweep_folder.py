@@ -302,11 +302,23 @@ def _is_ours(name: str) -> bool:
 
 
 def _write(file: Path, what: msgspec.Struct) -> None:
-    """A whole file or none, whatever happens."""
+    """A whole file or none, whatever happens.
+
+    Raises:
+        SpectraceError: It cannot be written, as on a full disk.
+    """
     fresh = file.with_name(f"{file.name}{_FRESH}")
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(what)) + b"\n")
-    fresh.chmod(0o600)
-    fresh.replace(file)
+    try:
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(what)) + b"\n")
+        fresh.chmod(0o600)
+        fresh.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise SpectraceError(
+            f"{file} cannot be written: {error.strerror or error}. Make room in {file.parent}: the "
+            "same command then goes on from what is there."
+        ) from error
 
 
 def _read(file: Path, kind: type[_Kind]) -> _Kind:

@@ -23,14 +23,20 @@ _CLOCKS = {
 _TO = "\u2013"  # an en dash
 
 
-def sentences(found: Comparison) -> tuple[str, ...]:
-    """The comparison as sentences, which make one paragraph."""
-    return tuple(_sentences(found))
+def sentences(found: Comparison, cut_off: str = "", *, stopped: bool = False) -> tuple[str, ...]:
+    """The comparison as sentences, which make one paragraph.
+
+    Args:
+        found: The comparison.
+        cut_off: Why it ended early, a sentence or two; empty where it did not.
+        stopped: Somebody ended it.
+    """
+    return tuple(_sentences(found, cut_off, stopped))
 
 
-def _sentences(found: Comparison) -> Iterator[str]:
+def _sentences(found: Comparison, cut_off: str, stopped: bool) -> Iterator[str]:
     if len(found.modes) < 2:  # noqa: PLR2004 - a pair
-        yield _too_little(found)
+        yield from _too_little(found, cut_off, stopped)
         return
     yield from _lacking(found)
     if found.runs_ahead:
@@ -45,21 +51,29 @@ def _sentences(found: Comparison) -> Iterator[str]:
     yield from map(_cost, found.costs)
     if found.reference is None:
         yield "The phases cannot be held against anything: neither device nor sync was timed."
+    if cut_off:
+        yield f"{cut_off} All this is of what came until then."
 
 
-def _too_little(found: Comparison) -> str:
+def _too_little(found: Comparison, cut_off: str, stopped: bool) -> Iterator[str]:
+    """Why nothing can be said; of what is known to have ended it nothing is guessed."""
     if not found.modes and not sum(found.left_out.values()):
-        return (
-            "Nothing can be said: no cycle came in a block. It ended before the first one, or the "
-            "server is idle."
-        )
+        yield "Nothing can be said: no cycle came in a block."
+        if stopped and not cut_off:
+            yield "It was stopped before the first one."
+        else:
+            yield cut_off or "It ended before the first one, or the server is idle."
+        return
     if not found.modes:
-        return (
+        yield (
             "Nothing can be said: too few cycles came that can be compared. Two blocks of each "
             "mode are the least."
         )
-    only = found.modes[0].mode.value
-    return f"Nothing can be compared: only mode {only} has two blocks of cycles that count."
+    else:
+        only = found.modes[0].mode.value
+        yield f"Nothing can be compared: only mode {only} has two blocks of cycles that count."
+    if cut_off:
+        yield cut_off
 
 
 def _lacking(found: Comparison) -> Iterator[str]:

@@ -28,7 +28,11 @@ class Control(Protocol):
         """
 
     def leave(self) -> None:
-        """Has the probe taken out, soon; what was collected stays on the page."""
+        """Has the probe taken out, soon; what was collected stays on the page.
+
+        Raises:
+            SpectraceError: Somebody else controls the server, for whom the probe would stay.
+        """
 
 
 class SessionControl:
@@ -52,12 +56,9 @@ class SessionControl:
     def time(self, mode: TimingMode) -> list[Switch]:
         """As `Control`."""
         with self._one_at_a_time:
-            facts = self._session.facts()
-            if not facts.controls:
-                raise SpectraceError(
-                    f"{controller_of(facts).capitalize()} controls how this server is timed: end "
-                    "that one, or attach with --take-control."
-                )
+            self._refuse_without_control(
+                "controls how this server is timed: end that one, or attach with --take-control."
+            )
             return modes.switch(
                 self._session.run,
                 mode,
@@ -67,4 +68,13 @@ class SessionControl:
 
     def leave(self) -> None:
         """As `Control`."""
+        self._refuse_without_control(
+            "controls this server, and the probe stays for it: end that one first. Ctrl-C in the "
+            "terminal of this page ends reading along."
+        )
         self._leave()
+
+    def _refuse_without_control(self, why: str) -> None:
+        facts = self._session.facts()
+        if not facts.controls:
+            raise SpectraceError(f"{controller_of(facts).capitalize()} {why}")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -232,7 +233,8 @@ class Database:
                 self._insert(f"{name}.{table}", columns)
             self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with contextlib.suppress(duckdb.TransactionException):  # its end may be what failed
+                self._connection.execute("ROLLBACK")
             raise
 
     def _insert(self, table: str, columns: Batch) -> None:

@@ -20,7 +20,7 @@ class OwnerLock:
         directory: An existing directory.
 
     Raises:
-        SpectraceError: Another owner holds it, or its lock cannot be opened.
+        SpectraceError: Another owner holds it, or its lock cannot be opened or written.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -42,8 +42,15 @@ class OwnerLock:
                 f"{owner or 'unknown'}: use its page, stop it, or choose another directory "
                 "with --store."
             ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise SpectraceError(
+                f"Nothing can be written into {directory} ({error.strerror}): make room where it "
+                "lies, or start again on another disk (--store, or -o)."
+            ) from error
 
     def release(self) -> None:
         """Lets the next owner in; the lock cannot be used any more."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from spectrace.errors import SpectraceError
+
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 
 
 @contextmanager
@@ -34,15 +38,41 @@ def published(path: Path, *, force: bool) -> Iterator[Path]:
     except FileExistsError as error:
         raise _exists(path) from error
     except OSError as error:
-        raise SpectraceError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise unwritable(path, error) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Why something could not be written: the system's own words, where a database hides them."""
+    text = str(error)
+    known = (os.strerror(code) for code in _OF_WRITING)
+    return (
+        next((why for why in known if why in text), text.partition("\n")[0]) or type(error).__name__
+    )
+
+
+def unwritable(path: Path, error: OSError) -> SpectraceError:
+    """The sentence for a file or folder that the system lets nobody write."""
+    why = os.strerror(error.errno) if error.errno else str(error)  # libraries add their own words
+    return SpectraceError(f"{path} cannot be written: {why}. {_way(path, error)}.")
+
+
+def _way(path: Path, error: OSError) -> str:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"Make room in {path.parent.absolute()}, or name a file on another disk"
+    if error.errno == errno.EFBIG:
+        return "Raise the limit of a file's size (ulimit -f), or name a file on another disk"
+    return "Name a file in another folder"
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuses what `published` would refuse, before any work is done.
 
     Raises:
-        SpectraceError: There is something at `path` and `force` is not given.
+        SpectraceError: There is something at `path` and `force` is not given, or it is a device or
+            a pipe, which nothing takes the place of.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise SpectraceError(f"{path} is no file that could be replaced: name another one.")
     if path.exists() and not force:
         raise _exists(path)
 
@@ -55,7 +85,8 @@ def refuse_unwritable(path: Path, *, force: bool) -> None:
             something and `force` is not given.
     """
     if path.is_dir():
-        raise SpectraceError(f"{path} is a folder: name a file in it, such as {path / path.name}.")
+        inside = path / (path.name or "page.html")
+        raise SpectraceError(f"{path} is a folder: name a file in it, such as {inside}.")
     if not path.parent.is_dir():
         raise SpectraceError(f"{path} cannot be written: there is no folder {path.parent}.")
     refuse_existing(path, force=force)
@@ -63,9 +94,7 @@ def refuse_unwritable(path: Path, *, force: bool) -> None:
         with tempfile.TemporaryDirectory(prefix=".spectrace-", dir=path.parent):
             pass
     except OSError as error:
-        raise SpectraceError(
-            f"{path} cannot be written: {error.strerror or error}. Name a file in another folder."
-        ) from error
+        raise unwritable(path, error) from error
 
 
 def _exists(path: Path) -> SpectraceError:

@@ -14,6 +14,7 @@ import msgspec
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.lock import FILE, OwnerLock
+from spectrace.store.publish import reason_of
 from spectrace.store.reads import ShelfReads
 from spectrace.store.recent import RecentCycles
 from spectrace.store.recording import PATTERN
@@ -184,8 +185,8 @@ class CycleStore(ShelfReads):
         except Exception as error:  # noqa: BLE001 - whatever it was, the next ones are tried
             self._writer.recover()
             return (
-                f"{what} could not be stored ({str(error).splitlines()[0]}): make room where "
-                f"{self._directory} lies, or start again with --store on another disk."
+                f"{what} could not be stored ({reason_of(error)}): make room where "
+                f"{self._directory} lies, or start again on another disk (--store, or -o)."
             )
         return ""
 

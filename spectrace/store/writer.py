@@ -16,7 +16,7 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.columns import Batch, batches, span_batches
 from spectrace.store.database import Database, Span, log_of
-from spectrace.store.publish import published
+from spectrace.store.publish import published, reason_of
 from spectrace.store.recent import GroupKey
 from spectrace.store.recording import PATTERN
 from spectrace.store.retention import Retention
@@ -253,9 +253,9 @@ class SliceWriter:
                 with published(path, force=force) as fresh:
                     shutil.copyfile(whole, fresh)
         except (duckdb.Error, OSError) as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise SpectraceError(
-                f"{path} cannot be written ({reason}): make room where {self._directory} lies."
+                f"{path} cannot be written ({reason_of(error)}): make room where "
+                f"{self._directory} lies."
             ) from error
 
     def _fill(self, whole: Path) -> None:
@@ -263,8 +263,12 @@ class SliceWriter:
         try:
             self._database.copy_newest([part.name for part in self.shelf.slices], "saving")
             self._database.put_runs("saving", self.shelf.runs())
-        finally:
-            self._database.detach("saving")
+            self._database.checkpoint("saving")  # says what the disk refuses, as detaching does not
+        except BaseException:
+            with contextlib.suppress(duckdb.Error):
+                self._database.detach("saving")
+            raise
+        self._database.detach("saving")
 
     def close(self) -> None:
         """Closes all files; on a full disk their logs stay, and the next owner reads them."""

@@ -13,10 +13,10 @@ SPECTRACE = str(Path(sys.executable).with_name("spectrace"))
 TIMEOUT_S = 180.0  # of what may itself take a minute, on a machine however busy
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     return subprocess.run(
-        [SPECTRACE, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        [SPECTRACE, *arguments], capture_output=True, text=True, check=False, timeout=timeout_s
     )
 
 

@@ -30,12 +30,15 @@ blocking = partial(FakeWorker, "v1", "--blocking-launches")
 quick = partial(FakeWorker, "v1", "--scale", "0.3")
 Result = dict[str, Any]
 ONE_ROUND = "26s"  # twelve blocks of 50 cycles of 30 ms, and the first look
+LONGEST_S = 150.0  # two rounds take 45 s; a machine that is busy otherwise may take more of them
+PRECISION = 0.01
 
 
 def compared(worker: Callable[[], AbstractContextManager[FakeWorker]], *options: str) -> Result:
     """What the command finds on such a worker."""
     with worker() as running:
-        done = run("compare-timing", str(running.pid), "--yes", "--json", *options)
+        command = ("compare-timing", str(running.pid), "--yes", "--json", *options)
+        done = run(*command, timeout_s=LONGEST_S + TIMEOUT_S)
         assert done.returncode == 0, done.stderr
         assert not ring_file.ring_path(running.pid).exists()
     found: Result = json.loads(done.stdout)
@@ -58,10 +61,10 @@ def ms(found: Result, mode: str, lane: str, phase: str) -> float:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    """The V1 worker compared, and the page of it."""
+    """The V1 worker compared until the intervals are narrow, and the page of it."""
     page = tmp_path_factory.mktemp("page") / "timing.html"
-    options = ("--duration", ONE_ROUND, "--plain-decode", "11.1ms", "--html", str(page))
-    return compared(v1, *options), page
+    until = ("--precision", f"{PRECISION:.0%}", "--duration", f"{LONGEST_S:.0f}s")
+    return compared(v1, *until, "--plain-decode", "11.1ms", "--html", str(page)), page
 
 
 WITHIN_5_PERCENT = [
@@ -88,8 +91,21 @@ def test_cycles_and_break_even_are_the_storys(story: tuple[Result, Path]) -> Non
     assert host["cycle_p50_ms"]["value"] == pytest.approx(29.90, rel=0.05)
     assert host["break_even_accept_length"] == pytest.approx(2.69, rel=0.05)
     assert sync["cycle_p50_ms"]["value"] == pytest.approx(30.95, rel=0.05)
+
+
+def test_sync_costs_what_arithmetic_says(story: tuple[Result, Path]) -> None:
+    """30.95 ms instead of 29.90 are 3.5 % slower: as exactly as the run says that it knows it.
+
+    Beside its own interval there is the time that tracing takes itself, below 1 % of a cycle: at
+    each of eight boundaries a call of the device, which the arithmetic leaves out.
+    """
     (cost,) = (c for c in story[0]["comparison"]["costs"] if c["mode"] == "sync")
-    assert cost["throughput_ratio"]["value"] == pytest.approx(30.95 / 29.90, rel=0.05)
+    ratio = cost["throughput_ratio"]
+    reach = max(ratio["high"] - ratio["value"], ratio["value"] - ratio["low"])
+    assert reach <= PRECISION
+    assert abs(ratio["value"] - 30.95 / 29.90) <= 0.01 + reach
+    assert ratio["low"] > 1
+    assert cost["verdict"] == "differs"
 
 
 def test_the_report_names_what_hid_where(story: tuple[Result, Path]) -> None:
@@ -100,14 +116,11 @@ def test_the_report_names_what_hid_where(story: tuple[Result, Path]) -> None:
 
 
 def test_nobody_claims_that_sync_halves_the_throughput(story: tuple[Result, Path]) -> None:
-    """30.95 ms instead of 29.90 are 3.5 % slower: 136 tokens/s with twice 2.1 a cycle, never 31.
+    """30.95 ms instead of 29.90 are 136 tokens/s with twice 2.1 a cycle, never 31.
 
     Every rate that the words or the page give is looked at.
     """
     found, page = story
-    off, sync = (mode_of(found, mode)["cycles_per_s"]["value"] for mode in ("off", "sync"))
-    assert sync / off == pytest.approx(29.90 / 30.95, abs=0.03)  # of one round, on a busy machine
-    assert sync < off
     text = re.sub(r"<script.*?</script>|<[^>]+>", " ", page.read_text("utf-8"), flags=re.DOTALL)
     for said in (" ".join(found["comparison"]["sentences"]), text):
         claimed = re.findall(r"([\d.,]+)\s*(?:±\S+\s*)?(?:tok|tokens)\s*/\s*s", said)
@@ -209,9 +222,11 @@ def test_the_end_of_the_server_is_said(worker: FakeWorker, tmp_path: Path) -> No
     said = " ".join(output.split())
     text = re.sub(r"<script.*?</script>|<[^>]+>", " ", page.read_text("utf-8"), flags=re.DOTALL)
     text = " ".join(text.split())
-    assert "The server has ended. All this is of what came until then." in text
-    assert "The server has ended." in said
     for shown in (said, text):
+        assert "Nothing can be said: " in shown
+        assert "The server has ended." in shown
+        assert "the server is idle" not in shown
+        assert "All this" not in shown
         assert "goes on without it" not in shown
         assert "The probe is out" not in shown
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.page import Paged, paged, until
 
 NOBODY = 65534
+_A_BLOCK_S = 1.5
+WISHES = [("timing", {"mode": "sync"}), ("detach", {})]
 JSON = {"content-type": "application/json"}
 
 
@@ -143,9 +146,45 @@ def test_who_only_reads_along_is_told_who_decides(server: int) -> None:
     first_line_with(first, "cycles/s")
     with paged("attach", str(server), "--port", "0") as along:
         until(lambda: along.runs() and along.cycles(1))
-        answer = ask(along, "timing", {"mode": "sync"})
-    assert answer.status_code == 409
-    assert f"Process {first.pid} controls" in answer.json()["detail"]
+        for what, wish in WISHES:
+            answer = ask(along, what, wish)
+            assert answer.status_code == 409
+            assert f"Process {first.pid} controls" in answer.json()["detail"]
+        assert along.runs()[0]["state"] == "tracing"
     first.send_signal(signal.SIGINT)
     output, errors = first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 0, output + errors
+
+
+def test_a_comparison_that_took_control_is_not_disturbed(server: int) -> None:
+    """Another mode and the end are refused with who controls; no block has a wrong mode for it.
+
+    Its first block is mode off or behind it: so long is the page asked, and again in a later one.
+    """
+    with paged("attach", str(server), "--port", "0") as shown:
+        until(lambda: shown.runs() and shown.cycles(1))
+        command = ("--yes", "--json", "--take-control", "--duration", "25s")
+        comparing = start("compare-timing", str(server), *command)
+        assert comparing.stderr is not None
+        while "One of 4 blocks" not in comparing.stderr.readline():  # it is in, and controls
+            assert comparing.poll() is None
+        for _ in range(3):
+            for what, wish in WISHES:
+                answer = ask(shown, what, wish)
+                assert answer.status_code == 409, answer.text
+                assert f"Process {comparing.pid} controls" in answer.json()["detail"]
+            time.sleep(_A_BLOCK_S)
+        output, errors = comparing.communicate(timeout=TIMEOUT_S)
+        assert comparing.returncode == 0, errors
+        found = json.loads(output)
+        assert found["end"] is None
+        assert "other_mode" not in found["comparison"]["left_out"]
+        assert [figures["mode"] for figures in found["comparison"]["modes"]] == [
+            "off",
+            "host",
+            "device",
+            "sync",
+        ]
+        until(lambda: shown.runs()[0]["state"] == "tracing")
+        (switch,) = ask(shown, "timing", {"mode": "host"}).json()["switches"]  # control is back
+        assert switch["ranks"] == ["TP0"]

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import resource
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,26 @@ def test_a_page_is_not_written_over_what_is_there(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["compare-timing", "1", "--yes", "-f", "--html", str(tmp_path)])
     assert "is a folder" in str(done.exception)
     assert [file.name for file in tmp_path.iterdir()] == ["there.html"]
+
+
+def test_a_page_that_has_no_room_does_not_cost_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What took minutes to measure is shown, and then what became of the page; no half is left."""
+    monkeypatch.setattr("spectrace.cli.compare_timing.find", lambda *_: None)
+    monkeypatch.setattr("spectrace.cli.compare_timing.measure", lambda *_: (result(), 0))
+    path = tmp_path / "timing.html"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # it stands for the disk
+    try:
+        command = ["compare-timing", "1", "--yes", "--json", "--html", str(path)]
+        done = CliRunner().invoke(app, command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert isinstance(done.exception, SpectraceError)
+    assert str(done.exception).startswith(f"{path} cannot be written: File too large.")
+    assert json.loads(done.stdout)["comparison"]["rounds"] == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_announcement_says_what_sync_costs_at_most() -> None:

@@ -27,6 +27,17 @@ sys.meta_path.insert(0, Slow())
 from spectrace.cli.entry import main
 main()
 """
+# Stands for a server that is looked for, which takes its time.
+SLOW_COMMAND = """
+import time
+from spectrace.attach import discover
+from spectrace.cli.entry import main
+def find_by_pid(_pid):
+    print("at work", flush=True)
+    time.sleep(30)
+discover.find_by_pid = find_by_pid
+main()
+"""
 # Stands for a command that waits for Ctrl-C, and for an interpreter that is slow to end.
 SLOW_END = """
 import atexit, sys, time, types
@@ -89,14 +100,26 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("module", ["spectrace.cli.main", "spectrace.cli.detach"])
-def test_ctrl_c_amid_the_imports_is_quiet(module: str) -> None:
+@pytest.mark.parametrize(
+    "module", ["spectrace.cli.stopping", "typer", "spectrace.cli.main", "spectrace.cli.detach"]
+)
+def test_ctrl_c_amid_the_imports_is_said_in_a_line(module: str) -> None:
     """There is no traceback, and the exit code is the shell's for Ctrl-C."""
     with start(SLOW_IMPORT, module, "detach", "70") as process:
         assert read_line(process) == "importing"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, errors) == (130, "")
+    said = "spectrace: Interrupted before it began: nothing was done.\n"
+    assert (process.returncode, errors) == (130, said)
+
+
+def test_ctrl_c_amid_a_command_is_said_in_a_line() -> None:
+    """Where the command itself does not hear it: no traceback either."""
+    with start(SLOW_COMMAND, "detach", "70") as process:
+        assert read_line(process) == "at work"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, errors) == (130, "spectrace: Interrupted.\n")
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,24 @@ def test_a_full_disk_at_the_end_keeps_what_was_collected(tmp_path: Path) -> None
     extract.close()
 
 
+def test_a_disk_that_was_full_all_the_time_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+    """There is no recording to be looked for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def on_a_full_disk() -> None:
+        with recorded(tmp_path / "run.spectrace", force=False, max_bytes=1 << 30) as store:
+            StoreTap(store).tell(run_of(), FACTS, ())
+            store.add([cycle_of(1)])
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # it stands for the disk
+    try:
+        with pytest.raises(SpectraceError, match=r"could not be stored \(File too large\): make"):
+            on_a_full_disk()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_file_is_refused_before_anything_is_traced(tmp_path: Path) -> None:
     """With force it is replaced at the end."""
     path = tmp_path / "run.spectrace"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from pathlib import Path
 
@@ -86,6 +87,40 @@ def test_force_replaces_only_a_folder_of_the_same_names(tmp_path: Path) -> None:
         write_folder(folder, "a", "b", force=True)
     assert (folder / "letter").read_text() == "Dear"
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_device_is_never_replaced(force: bool) -> None:
+    """Whoever may write anywhere would have no /dev/null any more."""
+    with pytest.raises(SpectraceError, match="/dev/null is no file"):
+        write(Path("/dev/null"), force=force)
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("code", "way"),
+    [
+        (errno.ENOSPC, "No space left on device. Make room in {0}, or name a file on another disk"),
+        (errno.EDQUOT, "Disk quota exceeded. Make room in {0}, or name a file on another disk"),
+        (errno.EFBIG, "File too large. Raise the limit of a file's size (ulimit -f), or name"),
+        (errno.EROFS, "Read-only file system. Name a file in another folder"),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_a_way_out(
+    tmp_path: Path, code: int, way: str
+) -> None:
+    """What happened, to what, and what to do now; and nothing is left."""
+
+    def refused() -> None:
+        with published(tmp_path / "a", force=False) as fresh:
+            fresh.write_text("half")
+            raise OSError(code, "as a library calls it")
+
+    with pytest.raises(SpectraceError) as found:
+        refused()
+    assert str(found.value).startswith(f"{tmp_path / 'a'} cannot be written: ")
+    assert way.format(tmp_path) in str(found.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

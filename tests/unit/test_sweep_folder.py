@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from contextlib import closing
@@ -201,3 +202,19 @@ def test_the_command_to_restart_with_tells_no_secret() -> None:
     with console.capture() as capture:
         console.print(render(SweepReport(settings=(), best=None, fastest=None, restart=command)))
     assert "Restart with (\u2026: as you gave it):\n  x --api-key '\u2026'" in capture.get()
+
+
+def test_a_full_disk_leaves_whole_files_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """What was there stays, and nothing lies half beside it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(SweepFolder(tmp_path / "new")) as folder:
+        folder.finish(TURN.name, RECORD)
+        before = sorted(file.name for file in folder.path.iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))  # it stands for the disk
+        try:
+            with pytest.raises(SpectraceError, match=r"cannot be written: .* goes on from what"):
+                folder.finish(TURN.name, DONE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert sorted(file.name for file in folder.path.iterdir()) == before
+        assert (folder.path / f"{TURN.name}.json").read_bytes().endswith(b"}\n")

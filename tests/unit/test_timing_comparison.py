@@ -16,7 +16,7 @@ from spectrace.analysis.timing_report import Comparison, PhaseDifference, Verdic
 from spectrace.cli.timing_page import page
 from spectrace.cli.timing_table import lanes, mode_rows, render
 from spectrace.cli.timing_words import sentences
-from spectrace.model import Lane, PhaseName, TimingMode
+from spectrace.model import CycleKind, Lane, PhaseName, TimingMode
 from tests.helpers.timing_trials import aa_rate, coverage, drift_coverage
 from tests.helpers.timing_truth import MODES, STORY, Server, samples
 
@@ -82,6 +82,49 @@ def test_each_mode_has_a_break_even_of_its_own(story: Comparison) -> None:
     assert host.break_even_accept_length == pytest.approx(2.69, abs=0.01)
     assert sync.break_even_accept_length == pytest.approx(2.79, abs=0.01)
     assert host.accept_length == pytest.approx((4.2 + 2) / 2, rel=0.05)
+
+
+def test_break_even_goes_by_the_mean_as_throughput_does() -> None:
+    """Nine cycles of 20 ms and one of 120 are 30 on average, 3 plain decodes of 10; no 2."""
+    taken = [
+        replace(one, cycle_ms=120.0 if place % 10 == 0 else 20.0)
+        for place, one in enumerate(samples(QUIET, 2, 1))
+    ]
+    found = compare(taken, plain_decode_ms=10.0)
+    for figures in found.modes:
+        assert figures.cycle_p50_ms.value == pytest.approx(20.0)
+        assert figures.break_even_accept_length == pytest.approx(3.0)
+        assert figures.cycles_per_s.value == pytest.approx(1000 / 30)
+
+
+def test_break_even_is_of_speculative_cycles() -> None:
+    """Cycles of 30 ms are 3 plain decodes; those that are plain decode themselves have none."""
+    taken = [
+        replace(one, cycle_ms=30.0)
+        if place % 2
+        else replace(one, cycle_ms=10.0, verifies=0, like=replace(one.like, kind=CycleKind.DECODE))
+        for place, one in enumerate(samples(QUIET, 2, 1))
+    ]
+    both = compare(taken, plain_decode_ms=10.0)
+    assert [one.break_even_accept_length for one in both.modes] == pytest.approx([3.0] * 4)
+    plain = [one for one in taken if one.like.kind is CycleKind.DECODE]
+    alone = compare(plain, plain_decode_ms=10.0)
+    assert [one.break_even_accept_length for one in alone.modes] == [None] * 4
+
+
+def test_accept_lengths_are_of_the_same_mixture() -> None:
+    """Of each like mode host has another part, and all modes have the same accept length.
+
+    Cycles of batch 1 get 2 tokens, those of batch 2 get 4. Three modes have as many of both, mode
+    host three times as many of the first, so that 9 of all 16 are of batch 1: 2 * 9/16 + 4 * 7/16.
+    """
+    taken = []
+    for place, one in enumerate(samples(QUIET, 2, 1)):
+        small = place % 4 > 0 if one.mode is TimingMode.HOST else place % 2 > 0
+        like = replace(one.like, batch_size=1 if small else 2)
+        taken.append(replace(one, like=like, verifies=1, correct_drafts=1 if small else 3))
+    lengths = [figures.accept_length for figures in compare(taken).modes]
+    assert lengths == pytest.approx([2.875] * 4)
 
 
 def test_shares_are_of_the_cycle(story: Comparison) -> None:
@@ -153,12 +196,38 @@ def test_wide_intervals_allow_no_statement() -> None:
     ("left_out", "says"),
     [({}, "no cycle came"), ({"warm_up": 30}, "too few cycles")],
 )
-def test_without_data_there_is_one_sentence(left_out: dict[str, int], says: str) -> None:
-    """It says what is missing, and nothing else."""
+def test_without_data_nothing_is_said_but_that(left_out: dict[str, int], says: str) -> None:
+    """It says what is missing, and why that may be."""
     found = compare([], left_out=left_out)
-    (sentence,) = sentences(found)
-    assert says in sentence
+    said = " ".join(sentences(found))
+    assert said.startswith("Nothing can be said:")
+    assert says in said
+    assert "timing" not in said
     assert found.widest is None
+
+
+@pytest.mark.parametrize("left_out", [{}, {"warm_up": 30}])
+def test_of_what_is_known_to_have_ended_it_nothing_is_guessed(left_out: dict[str, int]) -> None:
+    """A server that has ended is not idle, and nothing came that "all this" could be."""
+    said = " ".join(sentences(compare([], left_out=left_out), "The server has ended."))
+    assert said.startswith("Nothing can be said:")
+    assert said.endswith(". The server has ended.")
+    assert "idle" not in said
+    assert "All this" not in said
+
+
+def test_who_stops_it_before_a_block_is_told_no_guess() -> None:
+    """The server was not idle, as far as anybody knows."""
+    assert sentences(compare([]), stopped=True)[1] == "It was stopped before the first one."
+    ended = sentences(compare([]), "The server has ended.", stopped=True)
+    assert ended[1:] == ("The server has ended.",)
+
+
+def test_what_was_cut_off_says_of_what_it_is(story: Comparison) -> None:
+    """Behind all that can be said of it."""
+    *others, last = sentences(story, "The server has ended.")
+    assert tuple(others) == sentences(story)
+    assert last == "The server has ended. All this is of what came until then."
 
 
 def test_one_mode_alone_is_not_compared() -> None:
