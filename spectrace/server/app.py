@@ -99,8 +99,8 @@ async def _running(hub: Hub, intake: Intake | None, exports: Exports) -> AsyncIt
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(exports.close)
         hub.pass_on()
+        exports.close()
 
 
 def _api(hub: Hub) -> APIRouter:

@@ -476,7 +476,7 @@ class Database:
     def _copy(self, name: str, table: str, target: str, where: str = "") -> None:
         order = _ORDER.get(table, "place")
         self._connection.execute(
-            f"INSERT INTO {target}.{table} {self._newest_of(name, table)} {where} ORDER BY {order}"
+            f"INSERT INTO {target}.{table} {self._newest_of(name, table, where)} ORDER BY {order}"
         )
 
     def note_newest(
@@ -605,11 +605,13 @@ class Database:
         )
         return int(first)
 
-    def _newest_of(self, name: str, table: str) -> str:
+    def _newest_of(self, name: str, table: str, where: str = "") -> str:
         if table == _SPANS:
             return f"SELECT * FROM {self._spans(name)} SEMI JOIN noted_spans USING (place)"
+        newest = f"(SELECT id FROM newest {where}) newest" if where else "newest"
         return (
-            f"SELECT {self._selection(name, table)} FROM {name}.{table} SEMI JOIN newest USING (id)"
+            f"SELECT {self._selection(name, table)} FROM {name}.{table} "
+            f"SEMI JOIN {newest} USING (id) {where}"
         )
 
     def _selection(self, name: str, table: str) -> str:
