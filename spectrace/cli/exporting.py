@@ -13,12 +13,11 @@ from spectrace.cli.report import Exported
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, Run
 from spectrace.shown import address
+from spectrace.store.formats import ENTRY_POINTS, file_formats
+from spectrace.store.formats import FILE as _FILE
 
 if TYPE_CHECKING:  # it reads recordings, for which DuckDB takes long to import
     from spectrace.cli.watched import Watched
-
-_GROUP = "spectrace.exporters"
-_FILE = ".file"  # what the name of an exporter that writes files ends with
 
 
 class Stats(Protocol):
@@ -143,7 +142,7 @@ def loaded(name: str) -> Any:
     Raises:
         SpectraceError: There is no such entry point, or what it needs is missing.
     """
-    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    found = next(iter(entry_points(group=ENTRY_POINTS, name=name)), None)
     try:
         if found is not None:
             return found.load()
@@ -154,12 +153,6 @@ def loaded(name: str) -> Any:
     raise SpectraceError(
         f"The exporter {name!r} is not installed here{why}: install spectrace again, whole."
     )
-
-
-def file_formats() -> list[str]:
-    """The formats in which a recording can be written, by name."""
-    names = entry_points(group=_GROUP).names
-    return sorted(name.removesuffix(_FILE) for name in names if name.endswith(_FILE))
 
 
 def file_exporter(format_: str) -> FileExporter:

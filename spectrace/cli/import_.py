@@ -18,10 +18,10 @@ from spectrace.cli import numbers
 from spectrace.cli.kernel_table import ClassTime, class_times, render
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption
-from spectrace.cli.record import SUFFIX, recorded
 from spectrace.cli.stopping import interrupted_by_signals
 from spectrace.errors import SpectraceError
 from spectrace.importing.imported import Imported, import_files
+from spectrace.store.recorded import SUFFIX, recorded
 
 _UNBOUNDED_BYTES = 1 << 50  # nothing goes: what is imported is already on a disk
 _TRACE_SUFFIXES = (".gz", ".json", ".trace", ".sqlite")

@@ -15,7 +15,7 @@ from spectrace.attach.launched import Launched
 from spectrace.attach.session import TraceSession
 from spectrace.attach.tapped import TappedSession
 from spectrace.cli import numbers
-from spectrace.cli.record import StoreTap, recorded
+from spectrace.cli.record import StoreTap
 from spectrace.cli.stopping import Stop
 from spectrace.cli.sweep_folder import SweepFolder, Turn, TurnRecord
 from spectrace.cli.sweep_load import Load, LoadMaker, LoadResult, is_healthy, is_taken
@@ -26,6 +26,7 @@ from spectrace.hidden import text_without_secrets
 from spectrace.model import CycleKind, Run
 from spectrace.shown import address, words
 from spectrace.store.extract import Extract
+from spectrace.store.recorded import recorded
 
 _POLL_S = 0.05
 _LOOK_S = 0.25

@@ -18,12 +18,15 @@ from spectrace.errors import SpectraceError
 from spectrace.server.comparisons import Comparisons
 from spectrace.server.control_routes import control_router
 from spectrace.server.distributions import Distributions
+from spectrace.server.export_routes import export_router
+from spectrace.server.exports import Exports
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
 from spectrace.server.one_reader import OneReader
 from spectrace.server.receiver import PATH, Receiver
+from spectrace.server.record_routes import record_router
 from spectrace.server.requests import MAX_SPANS, encode_stored
 from spectrace.server.security import Guard
 from spectrace.server.served import served_history, served_page
@@ -64,15 +67,18 @@ def create_app(
         token: What has to be shown; None for nothing.
         page: Directory of the built page.
     """
+    exports = Exports(hub.store)
     app = FastAPI(
         title="spectrace",
         openapi_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        lifespan=lambda _: _running(hub, intake),
+        lifespan=lambda _: _running(hub, intake, exports),
     )
     app.add_exception_handler(SpectraceError, _said)
     app.include_router(_api(hub))
     app.include_router(control_router(hub.control_of))
+    app.include_router(record_router(hub))
+    app.include_router(export_router(hub, exports, has_token=token is not None))
     if intake is not None:
         app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)
     if hub.receives:
@@ -83,7 +89,7 @@ def create_app(
 
 
 @contextlib.asynccontextmanager
-async def _running(hub: Hub, intake: Intake | None) -> AsyncIterator[None]:
+async def _running(hub: Hub, intake: Intake | None, exports: Exports) -> AsyncIterator[None]:
     """Keeps the hub and the intake at work while the server runs."""
     loops = [hub.run()] if intake is None else [hub.run(), intake.run()]
     tasks = [asyncio.create_task(loop) for loop in loops]
@@ -94,6 +100,7 @@ async def _running(hub: Hub, intake: Intake | None) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         hub.pass_on()
+        exports.close()
 
 
 def _api(hub: Hub) -> APIRouter:

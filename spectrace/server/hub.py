@@ -21,6 +21,7 @@ from spectrace.otlp.join import JoinStats
 from spectrace.otlp.receive import reasons_of
 from spectrace.server.control import Control
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
+from spectrace.server.recorder import Recorder, RecordingState
 from spectrace.server.requests import MAX_REQUESTS, Requests
 from spectrace.server.state import (
     LOST_AFTER_S,
@@ -95,6 +96,7 @@ class Hub:
         otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
         grpc_endpoint: The same by gRPC.
         control: Asks the server that is traced here, or was last; None where none ever was.
+        recorder: Records runs into files, where somebody on the page asked for it.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Hub:
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
         self.control: Control | None = None
+        self.recorder = Recorder()
         self._sink = sink
         self._clock_s = clock_s
         self._lock = threading.Lock()
@@ -182,6 +185,7 @@ class Hub:
             self.meter.put_run(run)
         if is_news and self._sink is not None:
             self._sink.put_run(run)
+            self.recorder.put_run(run)
         return True
 
     def _make_room(self, newcomer: _Entry) -> None:
@@ -272,6 +276,7 @@ class Hub:
             return
         if self._sink is not None:
             self._sink.add(cycles, wait=False)
+            self.recorder.add(cycles)
         with self._lock:  # only now: a refresh meanwhile could not have seen them
             for run_id in {cycle.run_id for cycle in cycles} & self._entries.keys():
                 self._entries[run_id].is_stale = True
@@ -282,6 +287,7 @@ class Hub:
         taken = self.requests.add(spans)
         if self._sink is not None:
             self._sink.add_spans(taken.fresh)
+            self.recorder.add(spans=taken.fresh)
         self.live.publish_requests(taken.changed)
 
     async def _refresh_forever(self) -> None:
@@ -305,6 +311,9 @@ class Hub:
             stale = [entry for entry in self._entries.values() if entry.is_stale]
             for entry in stale:
                 entry.is_stale = False
+            quiet = not self._waiting
+            ended = {run_id for run_id, one in self._entries.items() if one.ended and quiet}
+        self.recorder.refresh(ended)
         for entry in stale:
             entry.stats = self.store.stats(entry.run.run_id)
             entry.digest = digest(self.store.recent(entry.run.run_id, WINDOW_S))
@@ -375,13 +384,34 @@ class Hub:
             notes=facts.notes,
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
+            recording=self.recorder.state(run.run_id),
         )
+
+    def record(self, run_id: str, name: str, max_bytes: int) -> RecordingState:
+        """Records what comes of a run from now on, as `Recorder.start`.
+
+        Raises:
+            SpectraceError: Nothing comes of it, or it cannot be recorded.
+        """
+        with self._lock:
+            entry = self._entries.get(run_id)
+            run = None if entry is None or entry.ended or self._sink is None else entry.run
+        if run is None:
+            raise SpectraceError(
+                "Nothing comes from this run any more: save what is collected instead."
+            )
+        return self.recorder.start(run, name, max_bytes)
 
     def control_of(self, run_id: str) -> Control | None:
         """What can be asked of the server of a run; None where it is not traced from here."""
         entry, control = self._entries.get(run_id), self.control
         steers = entry is not None and entry.is_traced_here
         return control if steers and control is not None and control.run_id == run_id else None
+
+    def first_ns(self, run_id: str) -> int | None:
+        """When the oldest stored cycle of a run began, UNIX ns, as of the last `refresh`."""
+        entry = self._entries.get(run_id)
+        return None if entry is None else entry.stats.first_ns
 
     def knows(self, run_id: str) -> bool:
         """Whether there is such a run."""

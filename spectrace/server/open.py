@@ -54,7 +54,7 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
         page = PageServer(
             hub, host=host, port=port, otlp=otlp, token=token, certificate=certificate
         )
-        with page as server:
+        with closing(hub.recorder), page as server:  # what is recorded ends when no more comes
             yield hub, server
 
 

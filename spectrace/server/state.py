@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.model import Cycle, Run, SkippedCycles
+from spectrace.server.recorder import RecordingState
 from spectrace.store.source import Stats
 
 IDLE_AFTER_S = 1.0
@@ -135,6 +136,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     summary: msgspec.Raw
     stored: Stored
+    recording: RecordingState | None
 
 
 class LostCycles(msgspec.Struct, frozen=True):

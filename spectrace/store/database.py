@@ -19,7 +19,7 @@ from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store import schema
 from spectrace.store.columns import Batch, Row, batch, cycles_of, span_of
 from spectrace.store.recent import GroupKey
-from spectrace.store.source import OtherTrace, TraceKey
+from spectrace.store.source import Cut, OtherTrace, TraceKey
 
 if TYPE_CHECKING:  # it takes long to import, and most readers need none of it
     from pyarrow import RecordBatch, RecordBatchReader
@@ -96,13 +96,17 @@ class Database:
     Args:
         directory: Where the files lie, an absolute path.
         roomy: Nobody waits for this process: it may take two cores and more memory.
+        scratch: Another directory in which files may be made; it need not exist yet.
     """
 
-    def __init__(self, directory: Path, *, roomy: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, roomy: bool = False, scratch: Path | None = None
+    ) -> None:
         settings = _SETTINGS | (_ROOMY if roomy else {})
         self._connection = duckdb.connect(":memory:", config=settings)
         self._connection.execute(f"SET temp_directory = {_text(directory / 'spill')}")
-        self._connection.execute(f"SET allowed_directories = [{_text(directory)}]")
+        allowed = ", ".join(map(_text, filter(None, (directory, scratch))))
+        self._connection.execute(f"SET allowed_directories = [{allowed}]")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
         self._versions: dict[str, int] = {}
@@ -458,12 +462,28 @@ class Database:
             return
         self.note_newest(names)
         for name in names:
-            for table, order in (_ORDER | {_SPANS: "place"}).items():
-                self._connection.execute(
-                    f"INSERT INTO {target}.{table} {self._newest_of(name, table)} ORDER BY {order}"
-                )
+            for table in _ORDER:
+                self._copy(name, table, target)
+            self.copy_spans(name, target)
 
-    def note_newest(self, names: Sequence[str], limit: int | None = None) -> int:
+    def copy_stretch(self, name: str, target: str, low: int, high: int) -> None:
+        """Copies the cycles of a file that were noted and have these ids, both of them included."""
+        for table in _ORDER:
+            self._copy(name, table, target, f"WHERE id BETWEEN {low} AND {high}")
+
+    def copy_spans(self, name: str, target: str) -> None:
+        """Copies the spans of others of a file that were noted."""
+        self._copy(name, _SPANS, target)
+
+    def _copy(self, name: str, table: str, target: str, where: str = "") -> None:
+        order = _ORDER.get(table, "place")
+        self._connection.execute(
+            f"INSERT INTO {target}.{table} {self._newest_of(name, table, where)} ORDER BY {order}"
+        )
+
+    def note_newest(
+        self, names: Sequence[str], limit: int | None = None, cut: Cut | None = None
+    ) -> int:
         """Notes the newest version of every cycle of several files, for what reads them next.
 
         And every span of others, once.
@@ -471,33 +491,51 @@ class Database:
         Args:
             names: The files.
             limit: As many at most, the oldest cycles first, and of spans what began by then.
+            cut: A part of them; None for all.
 
         Returns:
             How many there are.
         """
         every = " UNION ALL ".join(
-            f"SELECT run_id, group_name, number, id, start_ns, {place} AS file FROM {name}.cycles"
+            f"SELECT run_id, group_name, number, id, start_ns, end_ns, {place} AS file "
+            f"FROM {name}.cycles"
             for place, name in enumerate(names)
         )
         self._rows(
             "CREATE OR REPLACE TEMP TABLE newest AS "
-            "SELECT max(id) AS id, arg_max(start_ns, id) AS start_ns, arg_max(file, id) AS file "
-            f"FROM ({every}) GROUP BY run_id, group_name, number ORDER BY start_ns, id LIMIT ?",
-            [limit],
+            "SELECT max(id) AS id, arg_max(start_ns, id) AS start_ns, arg_max(file, id) AS file, "
+            f"arg_max(end_ns, id) AS end_ns FROM ({every}) WHERE coalesce(run_id = $1, true) "
+            "GROUP BY run_id, group_name, number "
+            "HAVING coalesce(arg_max(end_ns, id) > $2, true) "
+            "AND coalesce(arg_max(start_ns, id) < $3, true) ORDER BY start_ns, id LIMIT $4",
+            [*_bounds(cut), limit],
         )
-        self._note_spans(names, everything=limit is None)
+        self._note_spans(names, *self._span_bounds(limit, cut))
         [(count,)] = self._rows("SELECT count(*) FROM temp.newest", [])
         return int(count)
 
-    def _note_spans(self, names: Sequence[str], *, everything: bool) -> None:
-        every = " UNION ALL ".join(
-            f"SELECT trace_id, span_id, place, start_ns FROM {self._spans(name)}" for name in names
+    def _span_bounds(self, limit: int | None, cut: Cut | None) -> tuple[int | None, int | None]:
+        """When spans of others end at the earliest and begin at the latest that go with cycles."""
+        [(start_ns, last_start_ns, end_ns)] = self._rows(
+            "SELECT min(start_ns), max(start_ns), max(end_ns) FROM temp.newest", []
         )
-        until = "true" if everything else "start_ns <= (SELECT max(start_ns) FROM temp.newest)"
+        if cut is None:
+            return None, (None if limit is None else last_start_ns)
+        return (
+            start_ns if cut.first_ns is None else cut.first_ns,
+            end_ns if cut.last_ns is None else cut.last_ns,
+        )
+
+    def _note_spans(self, names: Sequence[str], since_ns: int | None, until_ns: int | None) -> None:
+        every = " UNION ALL ".join(
+            f"SELECT trace_id, span_id, place, start_ns, end_ns FROM {self._spans(name)}"
+            for name in names
+        )
         self._rows(
             "CREATE OR REPLACE TEMP TABLE noted_spans AS SELECT min(place) AS place "
-            f"FROM ({every}) WHERE {until} GROUP BY trace_id, span_id",
-            [],
+            f"FROM ({every}) WHERE ($1 IS NULL OR end_ns >= $1) "
+            "AND ($2 IS NULL OR start_ns <= $2) GROUP BY trace_id, span_id",
+            [since_ns, until_ns],
         )
 
     def stream_newest(self, names: Sequence[str], chunk: int) -> Iterator[Cycle]:
@@ -569,11 +607,13 @@ class Database:
         )
         return int(first)
 
-    def _newest_of(self, name: str, table: str) -> str:
+    def _newest_of(self, name: str, table: str, where: str = "") -> str:
         if table == _SPANS:
             return f"SELECT * FROM {self._spans(name)} SEMI JOIN noted_spans USING (place)"
+        newest = f"(SELECT id FROM newest {where}) newest" if where else "newest"
         return (
-            f"SELECT {self._selection(name, table)} FROM {name}.{table} SEMI JOIN newest USING (id)"
+            f"SELECT {self._selection(name, table)} FROM {name}.{table} "
+            f"SEMI JOIN {newest} USING (id) {where}"
         )
 
     def _selection(self, name: str, table: str) -> str:
@@ -626,6 +666,10 @@ class Database:
     def close(self) -> None:
         """Closes all files."""
         self._connection.close()
+
+
+def _bounds(cut: Cut | None) -> tuple[str | None, int | None, int | None]:
+    return (None, None, None) if cut is None else (cut.run_id, cut.first_ns, cut.last_ns)
 
 
 def log_of(path: Path) -> Path:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from spectrace.chosen import Choice, Chosen
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.choosing import Choosing
+from spectrace.store.cutting import Cutting
 from spectrace.store.request_history import request_history, served_requests
 from spectrace.store.shelf import Shelf
 from spectrace.store.source import (
     PAGE,
+    Cut,
     OtherTrace,
     RequestHistory,
     RequestKey,
@@ -37,6 +42,10 @@ class ShelfReads(ABC):
     @abstractmethod
     def _ask(self, question: Callable[[], _Result]) -> _Result:
         """Answers a question where and when the shelf may be touched."""
+
+    @abstractmethod
+    def _scratch(self) -> Path:
+        """An existing directory in which the shelf's database may make files."""
 
     def runs(self) -> list[Run]:
         """As `CycleSource.runs`."""
@@ -95,3 +104,11 @@ class ShelfReads(ABC):
     def stats(self, run_id: str | None = None) -> Stats:
         """As `CycleSource.stats`."""
         return self._ask(lambda: self._shelf.stats(run_id))
+
+    @contextmanager
+    def cut(self, cut: Cut, name: str, check: Callable[[Path], None]) -> Iterator[Path]:
+        """As `CycleSource.cut`."""
+        with tempfile.TemporaryDirectory(prefix="saving-", dir=self._scratch()) as work:
+            path = Path(work) / name
+            Cutting(self._ask, self._shelf, cut).write(path, check)
+            yield path

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +61,8 @@ class Recording(ShelfReads):
     """
 
     def __init__(self, directory: Path) -> None:
-        self._database = Database(directory)
+        self._room = Path(tempfile.gettempdir(), f"spectrace-{secrets.token_hex(8)}")
+        self._database = Database(directory, scratch=self._room)
         self._shelf = Shelf(self._database)
         self._lock = threading.Lock()
 
@@ -75,7 +79,12 @@ class Recording(ShelfReads):
         with self._lock:
             return question()
 
+    def _scratch(self) -> Path:
+        self._room.mkdir(mode=0o700, exist_ok=True)
+        return self._room
+
     def close(self) -> None:
         """Lets go of the files."""
         with self._lock:
             self._database.close()
+        shutil.rmtree(self._room, ignore_errors=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -144,6 +147,23 @@ class RequestHistory(msgspec.Struct, frozen=True, kw_only=True):
     cycles: list[RequestCycle]
 
 
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of what is stored: a run, or of it what lies in a stretch of time.
+
+    A cycle belongs to it that has any time in common with the stretch, and so does a span of
+    others; without a stretch, with the run's own cycles.
+
+    Attributes:
+        run_id: The run.
+        first_ns: Where the stretch begins, UNIX time in ns; None for the run's beginning.
+        last_ns: Where it ends, UNIX time in ns; None for the run's end.
+    """
+
+    run_id: str
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+
 class CycleSource(Protocol):
     """Gives runs and their cycles; of a cycle that was amended the newest version."""
 
@@ -232,6 +252,23 @@ class CycleSource(Protocol):
 
     def stats(self, run_id: str | None = None) -> Stats:
         """What is stored of one run, or of all."""
+
+    def cut(
+        self, cut: Cut, name: str, check: Callable[[Path], None]
+    ) -> AbstractContextManager[Path]:
+        """A recording of a part, in a folder of its own that is removed at the end.
+
+        What comes meanwhile is not in it, and waits for it no longer than for any other read.
+
+        Args:
+            cut: The part.
+            name: Of the file.
+            check: Is called with the file now and then while it is written; what it raises ends
+                that.
+
+        Raises:
+            SpectraceError: There is no cycle in it, or it cannot be written.
+        """
 
     def close(self) -> None:
         """Lets go of the files."""

@@ -218,6 +218,9 @@ class CycleStore(ShelfReads):
 
         return self._do(after_writing)
 
+    def _scratch(self) -> Path:
+        return self._directory.absolute()
+
     def newest(self, run_id: str, count: int) -> list[Cycle]:
         """The newest cycles that are in memory, the oldest first; never waits for the disk."""
         with self._lock:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -51,10 +52,14 @@ class Paged:
 
 
 @contextmanager
-def paged(*arguments: str) -> Iterator[Paged]:
-    """Runs a command that says where its page is; ends it by Ctrl-C."""
+def paged(*arguments: str, folder: Path | None = None) -> Iterator[Paged]:
+    """Runs a command that says where its page is, in a folder if one is given; Ctrl-C ends it."""
     process = subprocess.Popen(
-        [SPECTRACE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [SPECTRACE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
     )
     try:
         yield Paged(process, _page_of(process))

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from spectrace.cli import export, exporting
 from spectrace.cli.main import app
 from spectrace.errors import SpectraceError
+from spectrace.store import formats
 from spectrace.store.extract import Extract
 from tests.helpers.recorded import cycle_of, record, run_of
 
@@ -80,6 +81,7 @@ def install(patch: pytest.MonkeyPatch, exporter: type[Numbers]) -> None:
         return every if name is None else every.select(name=name)
 
     patch.setattr(exporting, "entry_points", with_own)
+    patch.setattr(formats, "entry_points", with_own)
 
 
 def exported(*arguments: str | Path) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from spectrace.attach.session import SessionFacts
-from spectrace.cli.record import StoreTap, losses, recorded
+from spectrace.cli.record import StoreTap, losses
 from spectrace.errors import SpectraceError
 from spectrace.store.extract import Extract
+from spectrace.store.recorded import recorded
 from spectrace.store.source import Stats
 from tests.helpers.recorded import cycle_of, run_of
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spectrace.cli.exporting import file_exporter, file_formats
+from spectrace.cli.exporting import file_exporter
 from spectrace.store import schema
+from spectrace.store.formats import file_formats
 
 TEXT = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
 _ROW = re.compile(r"^\| `(\w+)` \| ([A-Z]+) \| (\d+) \|", re.MULTILINE)

@@ -10,8 +10,17 @@ export async function fetched<T>(
   signal: AbortSignal,
 ): Promise<Answer<T>> {
   const response = await fetch(`api/${path}`, { signal }).catch(() => null);
+  return answered(response, decode, "spectrace does not answer. Read again when it is back.");
+}
+
+/** What a response says; `silent` is said where there is none. */
+export async function answered<T>(
+  response: Response | null,
+  decode: (body: unknown) => T,
+  silent: string,
+): Promise<Answer<T>> {
   if (response === null) {
-    return { failure: "spectrace does not answer. Read again when it is back." };
+    return { failure: silent };
   }
   const body: unknown = await response.json().catch(() => null);
   if (!response.ok) {

@@ -1,4 +1,5 @@
 // What the server sends, checked and turned into the values that the page works with.
+
 import {
   flag,
   list,
@@ -10,6 +11,7 @@ import {
   text,
   WireError,
 } from "./json.ts";
+import { decodeRecording, type Recording } from "./recording.ts";
 
 /** A part of a cycle on one lane of one rank; times in ns from the cycle's start. */
 export interface Phase {
@@ -177,6 +179,8 @@ export interface RunState {
     readonly first_n: number | null;
     readonly last_n: number | null;
   };
+  /** The one that goes on, or the last; null where there was none. */
+  readonly recording: Recording | null;
 }
 
 /** Spans that were sent to the server and are not stored. */
@@ -360,6 +364,7 @@ function decodeRun(value: unknown): RunState {
       first_n: maybeNumber(stored, "first_n"),
       last_n: maybeNumber(stored, "last_n"),
     },
+    recording: decodeRecording(run["recording"]),
   };
 }
 

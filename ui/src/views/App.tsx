@@ -22,6 +22,7 @@ import { Header } from "./Header.tsx";
 import { Help, helping } from "./Help.tsx";
 import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
+import { Save, SaveButton } from "./Save.tsx";
 import { focusSearch } from "./Search.tsx";
 import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
@@ -68,6 +69,7 @@ export function App() {
       </div>
       <section class="livebar" aria-label="State">
         <LiveControl />
+        <SaveButton />
         <div class="grow" />
         {run.value && (
           <span class="caption">cost {costShare(figures.value.summary?.probe_share ?? null)}</span>
@@ -75,6 +77,7 @@ export function App() {
       </section>
       <Footer />
       <Help />
+      <Save />
     </div>
   );
 }

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { CHOICES, decodeSwitches, switchInWords } from "../lib/control.ts";
 import type { RunState } from "../lib/wire.ts";
+import { wished } from "../wishing.ts";
 
 /** Whether the dialog is open: it stays to say what came of a wish, also where nothing can be asked. */
 export const controlOpen = signal(false);
@@ -78,10 +79,10 @@ function Form(props: {
   const wish = async (what: string, body: object, done: (answer: unknown) => string) => {
     setBusy(true);
     setRefused("");
-    const answer = await asked(current.run, what, body, done);
+    const answer = await wished(`runs/${encodeURIComponent(current.run)}/${what}`, body, done);
     setBusy(false);
-    setSaid(answer.said);
-    setRefused(answer.refused);
+    setSaid("value" in answer ? answer.value : "");
+    setRefused("failure" in answer ? answer.failure : "");
   };
   const choose = (one: string) => {
     setChosen(one);
@@ -148,32 +149,4 @@ function Form(props: {
       </button>
     </form>
   );
-}
-
-/** Asks, and gives what was done or why not. */
-async function asked(
-  run: string,
-  what: string,
-  body: object,
-  done: (answer: unknown) => string,
-): Promise<{ said: string; refused: string }> {
-  const response = await fetch(`api/runs/${encodeURIComponent(run)}/${what}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-  }).catch(() => null);
-  if (response === null) {
-    return { said: "", refused: "spectrace does not answer: nothing was asked of the server." };
-  }
-  const answer: unknown = await response.json().catch(() => null);
-  if (response.ok) {
-    try {
-      return { said: done(answer), refused: "" };
-    } catch {
-      return { said: "It was asked for.", refused: "" };
-    }
-  }
-  const detail = (answer as { detail?: unknown } | null)?.detail;
-  const why = typeof detail === "string" ? detail : `The server answered ${response.status}.`;
-  return { said: "", refused: why };
 }

@@ -2,6 +2,7 @@
 import { formatHash, type Tab } from "../lib/hash.ts";
 import { place, run, tab } from "../state.ts";
 import { LiveControl } from "./LiveControl.tsx";
+import { SaveButton } from "./Save.tsx";
 
 const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["live", "Live"],
@@ -30,6 +31,7 @@ export function Tabs() {
         </nav>
       )}
       <div class="grow" />
+      <SaveButton />
       <LiveControl />
     </section>
   );
