@@ -176,7 +176,7 @@ def test_who_speaks_no_tls_gets_nothing_and_disturbs_nobody(
                     pass  # until it is hung up
     trust = ssl.create_default_context(cafile=authority.chain)
     with socket.create_connection((url.host, url.port or 0)):  # who is silent holds nothing up
-        assert httpx.get(url.join("/api/state"), verify=trust).status_code == 200
+        assert httpx.get(url.join("/api/state"), verify=trust, timeout=60).status_code == 200
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, errors) == (0, "")
