@@ -13,6 +13,8 @@ from tests.helpers.founding_story import recording
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
 from tests.helpers.recorded import run_of
 
+pytestmark = pytest.mark.beside_others
+
 AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 SERIOUS = {"serious", "critical"}

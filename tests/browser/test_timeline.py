@@ -13,6 +13,8 @@ from spectrace.model import Cycle, Lane, RequestRow
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, address_of, open_page, paged, until
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
 
+pytestmark = pytest.mark.beside_others
+
 CYCLES = 2_600  # more than the page has in memory at first
 SLOW, SLOW_NS = 2_500, 35_000_000
 POOR = 2_550

@@ -34,9 +34,9 @@ pytestmark = pytest.mark.beside_others
 TOKEN = Token("a-token-for-the-tests")
 AUTHORITY = "OTEL_EXPORTER_OTLP_CERTIFICATE"
 SENDERS: dict[str, Callable[[Collector], SpanExporter]] = {
-    GRPC: lambda to: GrpcExporter(endpoint=to.hub.grpc_endpoint, timeout=10),
-    PROTOBUF: lambda to: HttpExporter(endpoint=to.http, timeout=10),
-    JSON: lambda to: JsonExporter(endpoint=to.http, timeout=10),
+    GRPC: lambda to: GrpcExporter(endpoint=to.hub.grpc_endpoint, timeout=60),
+    PROTOBUF: lambda to: HttpExporter(endpoint=to.http, timeout=60),
+    JSON: lambda to: JsonExporter(endpoint=to.http, timeout=60),
 }
 EACH_PROTOCOL = pytest.mark.parametrize("protocol", PROTOCOLS)
 
