@@ -1,4 +1,4 @@
-"""A real Chromium, and a real server that it looks at through spectrace."""
+"""A real Chromium."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.helpers.page import PAGE_TIMEOUT_MS
 
 ARGUMENTS = [
     "--no-sandbox",  # the tests may run as root
@@ -28,7 +30,8 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests."""
+    """One Chromium for all tests; what a page is to show may take as long everywhere."""
+    expect.set_options(timeout=PAGE_TIMEOUT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield browser

@@ -13,10 +13,17 @@ from tests.helpers.founding_story import recording
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
 from tests.helpers.recorded import run_of
 
+pytestmark = pytest.mark.beside_others
+
 AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 SERIOUS = {"serious", "critical"}
-SETTLED_MS = 500  # what slides in has arrived by then
+# What slides in has arrived.
+SETTLED = """() => new Promise(done => setTimeout(done, 100)).then(() => Promise.allSettled(
+    document.getAnimations()
+        .filter(one => one.effect.getComputedTiming().endTime !== Infinity)
+        .map(one => one.finished)
+))"""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +36,7 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
 
 def faults(page: Page) -> list[str]:
     """What axe-core finds that keeps somebody from using what is on the page now."""
-    page.wait_for_timeout(SETTLED_MS)
+    page.evaluate(SETTLED)
     found: dict[str, Any] = page.evaluate("rules => axe.run(document, rules)", RULES)
     assert len(found["passes"]) > 10, "axe-core looked at nothing"
     return [

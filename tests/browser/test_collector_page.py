@@ -19,6 +19,8 @@ from tests.helpers.collector import OFFICIAL, Collector, collecting
 from tests.helpers.otlp_in_speed import CYCLE_NS, T0_NS, cycle_of, run_of
 from tests.helpers.page import PAGE_TIMEOUT_MS, until
 
+pytestmark = pytest.mark.beside_others
+
 TOKEN = Token("a-token-for-the-tests")
 SHOWN = {"authorization": f"Bearer {TOKEN.text}"}
 REQUEST = "request-2"  # one that the cycles speak of

@@ -9,29 +9,33 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from examples.sglang_cpu.load import LoadLoop
-from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.attach import ring_file
 from spectrace.collect.reader import PHASES, CycleRecord, RingReader
 from spectrace.collect.ring_view import RingView
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, rounding, until
+from tests.conftest import Served
+from tests.helpers.page import (
+    PAGE_TIMEOUT_MS,
+    Paged,
+    address_of,
+    open_page,
+    paged,
+    rounding,
+    until,
+)
 
 NS_PER_MS = 1e6
-ADDRESS_MS = 400  # the address follows at most every 300
+
+
+# The overlap scheduler is the production default.
+pytestmark = pytest.mark.parametrize("served", ["overlap"], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[CpuServer]:
-    """A real EAGLE-3 server with the overlap scheduler, the production default."""
-    with CpuServer(ServerOptions(scheduler="overlap")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def traced(server: CpuServer) -> Iterator[Paged]:
+def traced(served: Served) -> Iterator[Paged]:
     """Spectrace attached to it, with its page, while four requests are always under way."""
     with (
-        LoadLoop(server.url, concurrency=4),
-        paged("attach", str(server.pid), "--port", "0") as it,
+        LoadLoop(served.server.url, concurrency=4),
+        paged("attach", str(served.server.pid), "--port", "0") as it,
     ):
         until(lambda: it.runs() and len(it.cycles()) > 50)
         yield it
@@ -55,6 +59,7 @@ def test_pause_holds_the_picture_and_counts_what_comes(page: Page, traced: Paged
     open_page(page, traced)
     page.keyboard.press("Space")
     expect(page.get_by_text("Paused").first).to_be_visible()
+    address_of(page)  # a while later the table is of what is held, too
     held = newest_cycle(page)
     expect(page.get_by_text(re.compile(r"^[\d,]+ new$")).first).to_be_visible(
         timeout=PAGE_TIMEOUT_MS
@@ -79,8 +84,7 @@ def test_a_drag_while_live_holds_what_was_pressed_on(page: Page, traced: Paged) 
     measured = page.get_by_role("complementary", name="Measured")
     expect(measured).to_be_visible()
     expect(page.get_by_text("Paused").first).to_be_visible()
-    page.wait_for_timeout(ADDRESS_MS)
-    address: str = page.evaluate("decodeURIComponent(location.hash)")
+    address = address_of(page)
     spans = [float(part.split("~")[2]) for part in re.findall(r"(?:at|measured)=([^&]+)", address)]
     # Of the plot, which the gutter leaves of the canvas.
     dragged, in_view = min(spans), max(spans)
@@ -96,11 +100,9 @@ def test_a_drag_while_live_holds_what_was_pressed_on(page: Page, traced: Paged) 
     until(lambda: newest_cycle(page) > held)
 
 
-def test_a_cycles_phases_are_what_the_ring_said(
-    page: Page, traced: Paged, server: CpuServer
-) -> None:
+def test_a_cycles_phases_are_what_the_ring_said(page: Page, traced: Paged, served: Served) -> None:
     """The table of a selected cycle has each phase's time as the probe recorded it."""
-    (pid,) = server.scheduler_pids()
+    (pid,) = served.server.scheduler_pids()
     view = RingView(ring_file.ring_path(pid))
     reader = RingReader(view, join=True)
     found: list[CycleRecord] = []

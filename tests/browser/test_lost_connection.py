@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.helpers.page import PAGE_TIMEOUT_MS, open_page, paged
 from tests.helpers.ports import free_port
 from tests.helpers.recorded import cycle_of, record, run_of
+
+pytestmark = pytest.mark.beside_others
 
 
 def test_a_server_that_goes_is_said_and_one_that_comes_back_is_found(

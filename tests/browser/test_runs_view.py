@@ -15,6 +15,8 @@ from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, paged
 from tests.helpers.picked import cycle, rank
 from tests.helpers.recorded import record, run_of
 
+pytestmark = pytest.mark.beside_others
+
 CYCLES = 600
 MS = 1_000_000
 VERIFY_MS = {"before": 25, "after": 20}

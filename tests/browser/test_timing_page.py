@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 from spectrace.cli.compare_timing import page_of
 from tests.helpers.timing_results import result
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:

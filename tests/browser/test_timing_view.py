@@ -15,6 +15,8 @@ from tests.helpers.picked import forward
 from tests.helpers.recorded import record
 from tests.helpers.timing_results import result
 
+pytestmark = pytest.mark.beside_others
+
 MODES = ["off", "host", "device", "sync"]
 
 

@@ -24,6 +24,7 @@ from spectrace.server.token import Token
 from spectrace.store.store import CycleStore
 
 ANY_PORTS = OtlpPorts(http=0, grpc=0)
+_TIMEOUT_S = 60  # of a sender, and of who looks
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Collector:
 
     def requests(self) -> list[dict[str, Any]]:
         """The requests that the page shows."""
-        answer = httpx.get(f"{self.server.url}/api/requests")
+        answer = httpx.get(f"{self.server.url}/api/requests", timeout=_TIMEOUT_S)
         found: list[dict[str, Any]] = answer.json()["requests"]
         return found
 
@@ -76,7 +77,7 @@ def collecting(
 
 
 def _grpc(to: Collector, headers: dict[str, str]) -> SpanExporter:
-    return GrpcExporter(endpoint=to.grpc, insecure=True, headers=headers, timeout=10)
+    return GrpcExporter(endpoint=to.grpc, insecure=True, headers=headers, timeout=_TIMEOUT_S)
 
 
 def _grpc_gzip(to: Collector, headers: dict[str, str]) -> SpanExporter:
@@ -84,28 +85,28 @@ def _grpc_gzip(to: Collector, headers: dict[str, str]) -> SpanExporter:
         endpoint=to.grpc,
         insecure=True,
         headers=headers,
-        timeout=10,
+        timeout=_TIMEOUT_S,
         compression=GrpcCompression.Gzip,
     )
 
 
 def _http(to: Collector, headers: dict[str, str]) -> SpanExporter:
-    return HttpExporter(endpoint=to.http, headers=headers, timeout=10)
+    return HttpExporter(endpoint=to.http, headers=headers, timeout=_TIMEOUT_S)
 
 
 def _http_gzip(to: Collector, headers: dict[str, str]) -> SpanExporter:
     return HttpExporter(
-        endpoint=to.http, headers=headers, timeout=10, compression=HttpCompression.Gzip
+        endpoint=to.http, headers=headers, timeout=_TIMEOUT_S, compression=HttpCompression.Gzip
     )
 
 
 def _json(to: Collector, headers: dict[str, str]) -> SpanExporter:
-    return JsonExporter(endpoint=to.http, headers=headers, timeout=10)
+    return JsonExporter(endpoint=to.http, headers=headers, timeout=_TIMEOUT_S)
 
 
 def _json_gzip(to: Collector, headers: dict[str, str]) -> SpanExporter:
     return JsonExporter(
-        endpoint=to.http, headers=headers, timeout=10, compression=JsonCompression.GZIP
+        endpoint=to.http, headers=headers, timeout=_TIMEOUT_S, compression=JsonCompression.GZIP
     )
 
 

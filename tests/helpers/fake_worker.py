@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
-_STOP_S = 20.0
+_STOP_S = 60.0
 
 
 @dataclass(frozen=True)

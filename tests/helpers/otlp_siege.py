@@ -55,7 +55,7 @@ def besieged() -> Iterator[Besieged]:
             yield Besieged(process, httpx.URL(lines[1]), httpx.URL(lines[2]).netloc.decode())
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def lay_siege(to: Besieged, messages: int) -> Counter[str]:
@@ -120,14 +120,15 @@ def announce(to: Besieged, size: int) -> bytes:
         "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n"
         f"Content-Type: {PROTOBUF}\r\nContent-Length: {size}\r\n\r\n"
     )
-    with socket.create_connection((to.http.host, to.http.port or 0), timeout=10) as connection:
+    with socket.create_connection((to.http.host, to.http.port or 0), timeout=60) as connection:
         connection.sendall(head.encode())
         return connection.recv(1 << 16).partition(b"\r\n")[0]
 
 
 def is_well(to: Besieged) -> bool:
     """Whether it still takes what is good, by both protocols."""
-    answer = httpx.post(to.http, content=good(PROTOBUF), headers={"content-type": PROTOBUF})
+    headers = {"content-type": PROTOBUF}
+    answer = httpx.post(to.http, content=good(PROTOBUF), headers=headers, timeout=60)
     with grpc.insecure_channel(to.grpc) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
         return answer.status_code == httpx.codes.OK and call(good(PROTOBUF), timeout=60) == b""

@@ -17,8 +17,9 @@ from playwright.sync_api import Page, expect
 from tests.helpers.command import SPECTRACE, TIMEOUT_S
 
 T = TypeVar("T")
-PAGE_TIMEOUT_MS = 20_000
+PAGE_TIMEOUT_MS = 30_000
 POLL_S = 0.1
+_ADDRESS_MS = 400  # the address follows at most every 300
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,20 @@ def open_page(page: Page, traced: Paged, path: str = "/") -> None:
     """Opens the page and waits until it shows cycles."""
     page.goto(traced.url + path)
     expect(page.locator(".waterfall table tbody tr").first).to_be_attached(timeout=PAGE_TIMEOUT_MS)
+
+
+def address_of(page: Page) -> str:
+    """The fragment of the page's address, once it has followed what was done to the page.
+
+    It is asked for by a timer of the page's own, which comes behind the one that it follows by.
+    """
+    address: str = page.evaluate(
+        """ms => new Promise(
+            done => setTimeout(() => done(decodeURIComponent(location.hash)), ms)
+        )""",
+        _ADDRESS_MS,
+    )
+    return address
 
 
 def rounding(shown: str) -> float:

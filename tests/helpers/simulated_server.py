@@ -5,8 +5,9 @@ loads nothing but the probe's engine table, so that such a server starts in a fr
 
     DIR/TP0.do      what the rank TP0 is to do: decode (also if missing), idle, pause (Python runs,
                     and no cycle comes), block (in the kernel), block in a cycle, or native
-                    (native code sleeps for 8 s and lets no Python run)
-    DIR/TP0.wake    a pipe whose first byte ends blocking
+                    (native code waits and lets no Python run)
+    DIR/TP0.does    what it does by now
+    DIR/TP0.wake    a pipe whose first byte ends blocking and native
     DIR/TP0.says    what it says of itself once it finds DIR/TP0.tell
 """
 
@@ -18,6 +19,7 @@ import json
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -28,7 +30,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 _PYTHON = str(Path(sys.executable).resolve())
 _PROGRAM = "from tests.helpers.simulated_server import main; main()"
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 _CYCLE_S = 0.004
 
 
@@ -88,6 +90,11 @@ class SimulatedServer:
         new = self.folder / f"{name}.new"
         new.write_text(what)
         new.replace(self.folder / f"{name}.do")
+
+    def does(self, name: str) -> str:
+        """What a rank has begun to do."""
+        path = self.folder / f"{name}.does"
+        return path.read_text() if path.exists() else ""
 
     def wake(self, name: str) -> None:
         """Ends blocking; the rank decodes."""
@@ -180,8 +187,12 @@ def _turns(folder: Path, name: str, scheduler: Any) -> Iterator[None]:
     order, tell = folder / f"{name}.do", folder / f"{name}.tell"
     wake = os.open(folder / f"{name}.wake", os.O_RDWR | os.O_NONBLOCK)
     requests = _requests()
+    does = ""
     while not select.select([sys.stdin], [], [], 0)[0]:
         what = order.read_text() if order.exists() else "decode"
+        if what != does:
+            does = what
+            (folder / f"{name}.does").write_text(does)
         if what == "decode":
             _decode(scheduler, requests)
         elif what == "idle":
@@ -190,7 +201,7 @@ def _turns(folder: Path, name: str, scheduler: Any) -> Iterator[None]:
         elif what == "block":
             _block(wake)
         elif what == "native":
-            ctypes.PyDLL(None).usleep(8_000_000)
+            _wait_natively(wake)
         elif what == "block in a cycle":
             scheduler.model_worker.draft_worker.draft_forward = lambda: _block(wake)
             _decode(scheduler, requests)
@@ -204,6 +215,13 @@ def _block(wake: int) -> None:
     select.select([wake, sys.stdin], [], [])
     with contextlib.suppress(BlockingIOError):
         os.read(wake, 100)
+
+
+def _wait_natively(wake: int) -> None:
+    """As `_block` within native code that keeps the GIL."""
+    asked = struct.pack("ihh", wake, select.POLLIN, 0)  # a struct pollfd
+    ctypes.PyDLL(None).poll(ctypes.c_char_p(asked), 1, -1)
+    os.read(wake, 100)
 
 
 def _requests() -> list[Any]:

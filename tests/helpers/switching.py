@@ -36,7 +36,7 @@ _NEARLY_ALL = 0.99
 _PLACED_NS = 2_000  # the steps of the device's times and of marks
 # What is to be proved is not how fast we read.
 _OPTIONS = Options(mode=Mode.HOST, units=4 * DEFAULT_UNITS)
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 120.0
 _POLL_S = 0.002
 _SETTLED = 100  # cycles behind the newest: nothing amends them any more
 _KEPT = 1000  # records of cycles to compare with what the device did

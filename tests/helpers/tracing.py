@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 TOUCH_NS = 20_000
 SETTLE_S = 0.5  # the last results are processed after the last answer was sent
+PATIENCE_S = 20.0  # for them, on a machine however busy
 
 
 class Collected:
@@ -63,11 +64,24 @@ def traced(
             collected.add(session.poll())
             meanwhile(collected)
             time.sleep(POLL_S)
-        deadline = time.monotonic() + SETTLE_S
-        while time.monotonic() < deadline:
+        answers = future.result()
+        began_s = time.monotonic()
+        while (passed_s := time.monotonic() - began_s) < PATIENCE_S:
             collected.add(session.poll())
+            if passed_s >= SETTLE_S and _all_came(answers, collected):
+                break
             time.sleep(POLL_S)
-    return future.result(), collected
+    return answers, collected
+
+
+def _all_came(answers: list[Answer], collected: Collected) -> bool:
+    """Whether all tokens of the answers were traced, and every cycle has its results."""
+    counts = collected.counts()
+    return all(cycle.requests is not None for cycle in collected.cycles) and all(
+        answer.request_id in counts
+        and counts[answer.request_id].output_tokens >= answer.completion_tokens
+        for answer in answers
+    )
 
 
 def token_ids(answers: list[Answer]) -> list[tuple[int, ...]]:

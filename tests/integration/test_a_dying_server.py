@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from examples.sglang_cpu.load import generate
 from examples.sglang_cpu.server import CpuServer, ServerOptions
 from spectrace.attach import ring_file
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
+from tests.helpers.page import until
 
 
 @pytest.mark.parametrize("victim", ["server", "rank"])
@@ -25,7 +25,7 @@ def test_a_server_that_dies_ends_the_session_with_what_was_collected(victim: str
         process = start("attach", str(server.pid), "--json")
         first_line_with(process, '"final"')
         generate(server.url, requests=4, concurrency=4, max_new_tokens=16, tag="last")
-        time.sleep(1.5)
+        until(lambda: json.loads(first_line_with(process, "{"))["summary"]["cycles"])
         (rank,) = server.scheduler_pids()
         path = ring_file.ring_path(rank)
         os.kill(rank if victim == "rank" else server.pid, signal.SIGKILL)

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from examples.sglang_cpu.server import processes
 from spectrace.attach import handle, inject, leave, loader, ring_file
 from spectrace.attach.ways import Way
 from spectrace.collect.ring_view import RingView
@@ -34,6 +36,7 @@ from tests.integration.attach_targets import (
     running,
     sleeps_in,
     sources,
+    state_of,
     wait_until,
 )
 
@@ -59,7 +62,7 @@ def attach(process: subprocess.Popen[str], bootstrap: str = PROBE) -> handle.Att
 def ended_well(process: subprocess.Popen[str], finish: Path) -> dict[str, object]:
     """Lets a busy process end and returns what it says about itself."""
     finish.touch()
-    out, complaint = process.communicate(timeout=20)
+    out, complaint = process.communicate(timeout=60)
     assert process.returncode == 0
     assert not complaint
     result: dict[str, object] = json.loads(out.splitlines()[-1])
@@ -88,13 +91,14 @@ def test_every_supported_interpreter_takes_it_in_and_lets_it_go(
 def test_ring_says_who_controls_it_and_how(tmp_path: Path) -> None:
     """A new ring carries the controller, the mode, a heartbeat and no loader text."""
     with busy(tmp_path / "finish") as process:
+        before_ns = time.monotonic_ns()
         attached = inject.put_in(
             rank_of(process), options=handle.Options(units=64, mode=Mode.SYNC), sources=sources()
         )
         ring = RingView(attached.path)
         assert ring.word(Word.CONTROLLER_PID) == os.getpid()
         assert ring.word(Word.MODE) == Mode.SYNC
-        assert time.monotonic_ns() - ring.word(Word.HEARTBEAT_NS) < 3_000_000_000
+        assert before_ns <= ring.word(Word.HEARTBEAT_NS) <= time.monotonic_ns()
         assert ring.word(Word.LOADER_TEXT_ADDRESS) == 0
         assert ring.word(Word.STATE) == State.ARMED
         ring.close()
@@ -146,14 +150,14 @@ BLOCKED = """
 import select, sys, threading, time, os, socket
 lock = threading.Lock(); lock.acquire()
 reader, writer = os.pipe()
-server = socket.create_server(("127.0.0.1", 0)); server.settimeout(1.5)
+server = socket.create_server(("127.0.0.1", 0)); server.settimeout(3)
 ways = {
-    "sleep": lambda: time.sleep(1.5),
-    "select": lambda: select.select([], [], [], 1.5),
-    "poll": lambda: select.poll().poll(1500),
-    "epoll": lambda: select.epoll().poll(1.5),
-    "lock": lambda: lock.acquire(timeout=1.5),
-    "read": lambda: (threading.Timer(1.5, os.write, (writer, b"x")).start(), os.read(reader, 1)),
+    "sleep": lambda: time.sleep(3),
+    "select": lambda: select.select([], [], [], 3),
+    "poll": lambda: select.poll().poll(3000),
+    "epoll": lambda: select.epoll().poll(3),
+    "lock": lambda: lock.acquire(timeout=3),
+    "read": lambda: (threading.Timer(3, os.write, (writer, b"x")).start(), os.read(reader, 1)),
 }
 print("ready", flush=True)
 start = time.monotonic()
@@ -182,37 +186,49 @@ def test_blocked_main_thread_takes_it_in_and_sleeps_on(
         attached = attach(process, FLEETING)
         assert attached.in_place == in_place
         ring_file.remove(attached.path)
-        out, complaint = process.communicate(timeout=10)
+        out, complaint = process.communicate(timeout=60)
         assert not complaint
-        assert 1.49 < float(out) < 2.5
+        assert 2.99 < float(out) < 4
 
 
-# Native code that sleeps with the GIL held; every mapping that it has afterwards is printed.
+# Native code that holds the GIL until it is given a byte; then Python runs, and waits for a line.
 HOLDS_THE_GIL = """
-import ctypes, sys
+import ctypes, select, struct, sys
 native = ctypes.PyDLL(None)
-ctypes.CDLL(None).usleep(1)
+asked = ctypes.c_char_p(struct.pack("ihh", 0, select.POLLIN, 0))
+native.poll(asked, 1, 0)
 print("ready", flush=True)
-native.usleep(1_500_000)
+native.poll(asked, 1, -1)
 for _ in range(1000): pass
+sys.stdin.readline()
+print("on", flush=True)
 sys.stdin.readline()
 print("alive", flush=True)
 """
 
 
+def let_python_run(process: subprocess.Popen[str]) -> None:
+    """Has the native code end, and waits until Python has run behind it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "on\n"
+
+
 def test_late_loader_finds_no_ring_and_frees_itself() -> None:
     """Where no safe point comes in time the error says so, and what was queued does nothing."""
     with running(HOLDS_THE_GIL) as process:
-        wait_until(lambda: sleeps_in(process.pid, "clock_nanosleep", "nanosleep"))
+        wait_until(lambda: sleeps_in(process.pid, "poll"))
         before = Path(f"/proc/{process.pid}/maps").read_text()
         with pytest.raises(SpectraceError, match=r"did not come to a safe point within 0\.3 s"):
             inject.put_in(rank_of(process), options=OPTIONS, timeout_s=0.3, sources=sources())
         assert not ring_file.ring_path(process.pid).exists()
-        wait_until(lambda: sleeps_in(process.pid, "read"))
+        let_python_run(process)
         after = Path(f"/proc/{process.pid}/maps").read_text()
         new = set(_anonymous(after)) - set(_anonymous(before))
         assert not [size for _, size in new if size == loader.TEXT_BYTES]
-        out, complaint = process.communicate("go on\n", timeout=10)
+        out, complaint = process.communicate("go on\n", timeout=60)
         assert out.endswith("alive\n")
         assert not complaint
 
@@ -223,17 +239,32 @@ def _anonymous(maps: str) -> list[tuple[int, int]]:
     return [(int(start, 16), int(end, 16) - int(start, 16)) for start, end in ranges]
 
 
+def is_queued(pid: int) -> bool:
+    """Whether a loader waits for the interpreter of a process, or is just being queued."""
+    try:
+        ring = RingView(ring_file.ring_path(pid))
+    except FileNotFoundError:
+        return False
+    address = ring.word(Word.LOADER_TEXT_ADDRESS)
+    ring.close()
+    return address != 0
+
+
 def test_old_loader_leaves_a_newer_ring_alone() -> None:
     """Of two loaders queued in a blocked server only the one that the ring names runs."""
     count = FLEETING + "import sys; sys.spectrace_count = getattr(sys, 'spectrace_count', 0) + 1\n"
     code = HOLDS_THE_GIL.replace('print("alive"', 'print(sys.spectrace_count, "alive"')
     with running(code) as process:
-        wait_until(lambda: sleeps_in(process.pid, "clock_nanosleep", "nanosleep"))
+        wait_until(lambda: sleeps_in(process.pid, "poll"))
         with pytest.raises(SpectraceError):
             inject.put_in(rank_of(process), options=OPTIONS, timeout_s=0.1, sources=sources(count))
-        attached = attach(process, count)
+        with ThreadPoolExecutor(1) as beside:
+            second = beside.submit(attach, process, count)
+            wait_until(lambda: is_queued(process.pid))
+            let_python_run(process)
+            attached = second.result()
         ring_file.remove(attached.path)
-        out, complaint = process.communicate("go on\n", timeout=10)
+        out, complaint = process.communicate("go on\n", timeout=60)
         assert out.endswith("1 alive\n")
         assert not complaint
 
@@ -271,17 +302,13 @@ def test_paused_process_is_left_paused(tmp_path: Path) -> None:
     finish = tmp_path / "finish"
     with busy(finish) as process:
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: _state(process.pid) == "T")
+        wait_until(lambda: state_of(process.pid) == "T")
         with pytest.raises(SpectraceError, match=f"kill -CONT {process.pid}"):
             attach(process)
-        assert _state(process.pid) == "T"
+        assert state_of(process.pid) == "T"
         assert not ring_file.ring_path(process.pid).exists()
         process.send_signal(signal.SIGCONT)
         assert ended_well(process, finish) == {"new": [], "error": None}
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 TRACER = """
@@ -511,6 +538,13 @@ sys.stdin.read()
 """
 
 
+def at_work_on(pid: int) -> bool:
+    """Whether a child that attaches for somebody who was killed has not ended."""
+    return any("spectrace.attach.handover" in process.title for process in processes()) or (
+        "TracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
+    )
+
+
 def test_spectrace_may_be_killed_at_any_moment_of_attaching(tmp_path: Path) -> None:
     """SIGKILL before, within and after the stop: the target goes on, and the next attach works."""
     finish = tmp_path / "finish"
@@ -528,7 +562,7 @@ def test_spectrace_may_be_killed_at_any_moment_of_attaching(tmp_path: Path) -> N
                 time.sleep(moment * 0.01)
                 attaching.kill()
             assert process.poll() is None
-        time.sleep(1.0)  # a child that was at work is done
+        wait_until(lambda: not at_work_on(process.pid))
         attached = attach(process)
         assert leave.take_out(attached).removed
         assert ended_well(process, finish) == {"new": [], "error": None}
@@ -596,13 +630,15 @@ def test_rings_that_were_never_finished_are_swept(tmp_path: Path) -> None:
     ],
 )
 def test_rings_in_which_nothing_runs_are_swept(
-    state: int, quiet_s: int, goes: bool, tmp_path: Path
+    state: int, quiet_s: int, goes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a spectrace killed on its way in or out, 30 s later; the server may live on."""
     with busy(tmp_path / "finish") as process:
-        heartbeat_ns = time.monotonic_ns() - quiet_s * 1_000_000_000
+        now_ns = time.monotonic_ns()
+        heartbeat_ns = now_ns - quiet_s * 1_000_000_000
         words = {Word.STATE: state, Word.HEARTBEAT_NS: heartbeat_ns}
         path = ring_file.create(rank_of(process), b"code", OPTIONS.units, words)
+        monkeypatch.setattr("spectrace.attach.ring_file.time.monotonic_ns", lambda: now_ns)
         assert (path in ring_file.sweep()) is goes
         assert path.exists() is not goes
         ring_file.remove(path)

@@ -19,8 +19,6 @@ from spectrace.errors import SpectraceError
 from tests.helpers.ports import free_port
 from tests.integration.attach_targets import NOBODY, running, wait_until
 
-pytestmark = pytest.mark.beside_others
-
 # Starts a scheduler for every title given and one detokenizer, and listens on a port; then
 # one for every line that it reads.
 SERVER = """

@@ -28,7 +28,9 @@ from tests.integration.attach_targets import (
     SYSTEM_PYTHON,
     rank_of,
     running,
+    sleeps_in,
     sources,
+    state_of,
     wait_until,
 )
 
@@ -45,11 +47,6 @@ def doctor(pid: int) -> tuple[int, dict[str, dict[str, Any]]]:
     machine, server = msgspec.json.decode(result.output)
     assert machine["of"] == "this machine"
     return result.exit_code, {check["name"]: check for check in server["checks"]}
-
-
-def stop_state(pid: int) -> str:
-    """The letter of a process's state."""
-    return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0]
 
 
 def test_process_that_is_not_there_is_said_to_be_missing() -> None:
@@ -70,7 +67,7 @@ def test_what_is_no_process_id_is_an_error() -> None:
 def test_process_that_has_ended_is_told_apart() -> None:
     """Its parent has not asked how it ended."""
     with subprocess.Popen(["/bin/true"]) as process:
-        wait_until(lambda: stop_state(process.pid) == "Z")
+        wait_until(lambda: state_of(process.pid) == "Z")
         code, found = doctor(process.pid)
         assert code == 1
         assert "has ended" in found["process"]["found"]
@@ -111,9 +108,9 @@ def test_paused_process_is_told_and_left_paused() -> None:
     """With the command that lets it go on."""
     with running(IDLE) as process:
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: stop_state(process.pid) == "T")
+        wait_until(lambda: state_of(process.pid) == "T")
         found = doctor(process.pid)[1]["process"]
-        assert stop_state(process.pid) == "T"
+        assert state_of(process.pid) == "T"
     assert (found["state"], found["mend"]) == ("fail", f"kill -CONT {process.pid}")
 
 
@@ -175,7 +172,7 @@ def test_nothing_of_a_server_is_changed_by_looking() -> None:
         )
 
     with running(IDLE) as process:
-        wait_until(lambda: stop_state(process.pid) == "S")
+        wait_until(lambda: sleeps_in(process.pid, "read"))
         before = belongings(process.pid)
         doctor(process.pid)
         assert belongings(process.pid) == before

@@ -60,7 +60,8 @@ class LaunchedServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             for report in self.reports():
-                if all(rank["state"] == state for rank in report["session"]["ranks"]):
+                ranks = report["session"]["ranks"]
+                if ranks and all(rank["state"] == state for rank in ranks):
                     return report
             assert self.process.poll() is None, "the command ended"
             assert time.monotonic() < deadline, f"no report has {state}"

@@ -18,7 +18,7 @@ from spectrace.model import Rank
 from spectrace.probe.layout import State, Word
 from tests.helpers.command import TIMEOUT_S, run
 from tests.helpers.simulated_server import SimulatedServer
-from tests.integration.attach_targets import sleeps_in, wait_until
+from tests.integration.attach_targets import sleeps_in, state_of, wait_until
 
 
 @pytest.fixture
@@ -40,14 +40,11 @@ def attached(server: SimulatedServer) -> handle.Attached:
 def still(server: SimulatedServer, what: str) -> None:
     """Waits until the rank does what leads to no cycle."""
     server.order("TP0", what)
+    wait_until(lambda: server.does("TP0") == what)
     if what == "native":
-        wait_until(lambda: sleeps_in(server.pids["TP0"], "clock_nanosleep", "nanosleep"))
-        time.sleep(0.1)  # longer than the sleep between two cycles
-        assert sleeps_in(server.pids["TP0"], "clock_nanosleep", "nanosleep")
+        wait_until(lambda: sleeps_in(server.pids["TP0"], "poll"))
     elif what == "block":
         wait_until(lambda: sleeps_in(server.pids["TP0"], "select", "pselect6"))
-    else:
-        time.sleep(0.1)
 
 
 def texts_in(pid: int) -> int:
@@ -93,7 +90,7 @@ def test_a_cycle_that_is_cut_off_is_marked(server: SimulatedServer) -> None:
         while not session.poll():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        server.order("TP0", "block in a cycle")
+        still(server, "block in a cycle")
         wait_until(lambda: sleeps_in(server.pids["TP0"], "select", "pselect6"))
         session.poll()
         (out,) = session.detach()
@@ -110,12 +107,13 @@ def test_a_process_that_was_stopped_is_named_as_such_and_lets_it_go_later(
     """Into a process in state T nothing is put; the probe leaves at the first cycle after it."""
     it = attached(server)
     os.kill(it.rank.pid, signal.SIGSTOP)
+    wait_until(lambda: state_of(it.rank.pid) == "T")
     out = leave.take_out(it)
     assert not out.removed
     assert f"kill -CONT {it.rank.pid}" in out.reason
     assert it.path.exists()
     os.kill(it.rank.pid, signal.SIGCONT)
-    assert leave.take_out_pid(it.rank.pid, timeout_s=30, was_there=True).removed
+    assert leave.take_out_pid(it.rank.pid, timeout_s=60, was_there=True).removed
     assert not it.path.exists()
     assert server.untouched()
 
@@ -130,8 +128,8 @@ def test_native_code_that_keeps_python_from_running_is_not_disturbed(
     out = leave.take_out(it)
     assert not out.removed
     assert "paused, or blocked" in out.reason
-    server.order("TP0", "decode")
-    assert leave.take_out_pid(it.rank.pid, timeout_s=20).removed
+    server.wake("TP0")
+    assert leave.take_out_pid(it.rank.pid, timeout_s=60).removed
     assert server.untouched()
     wait_until(lambda: texts_in(it.rank.pid) <= before)
 

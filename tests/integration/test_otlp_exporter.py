@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -25,6 +25,7 @@ from spectrace.model import (
     RequestRow,
 )
 from tests.helpers.anything import any_cycle, any_rank, any_run
+from tests.integration.attach_targets import wait_until
 
 pytestmark = pytest.mark.beside_others
 
@@ -68,6 +69,19 @@ class Backend(ThreadingHTTPServer):
             for span in scoped.spans
         ]
 
+    def numbers(self) -> list[int]:
+        """The numbers of the cycles whose own spans came, in this order."""
+        return [
+            pair.value.int_value
+            for request in self.requests
+            for group in request.resource_spans
+            for scoped in group.scope_spans
+            for span in scoped.spans
+            if not span.parent_span_id
+            for pair in span.attributes
+            if pair.key == "spectrace.cycle.number"
+        ]
+
 
 class Handler(BaseHTTPRequestHandler):
     """Keeps what came and answers."""
@@ -98,18 +112,6 @@ def backend() -> Iterator[Backend]:
         yield server
         server.shutdown()
         thread.join()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Waits until something is so.
-
-    Raises:
-        AssertionError: It was not in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_the_exporter_is_what_the_entry_points_promise(backend: Backend) -> None:
@@ -147,14 +149,16 @@ def test_no_request_has_more_spans_than_a_batch(backend: Backend) -> None:
 
 def test_a_cycle_without_results_is_held_back(backend: Backend) -> None:
     """With results it goes at once, without them after the time to hold."""
-    exporter = OtlpExporter(backend.url, RUN, interval_s=0.01, hold_s=0.5)
+    exporter = OtlpExporter(backend.url, RUN, interval_s=0.01, hold_s=3.0)
+    began_s = time.monotonic()
     exporter.add([cycle(1, None), cycle(2, None), cycle(3)])
-    wait_until(lambda: exporter.stats.sent_cycles == 1)
+    wait_until(lambda: exporter.stats.sent_cycles >= 1)
     exporter.add([cycle(2)])
-    wait_until(lambda: exporter.stats.sent_cycles == 2)
     wait_until(lambda: exporter.stats.sent_cycles == 3)
 
+    assert time.monotonic() - began_s >= 3.0
     assert exporter.close(timeout_s=20.0).sent_cycles == 3
+    assert backend.numbers() == [3, 2, 1]
 
 
 def test_closing_a_dead_endpoint_takes_a_second_and_says_what_is_lost(
@@ -163,7 +167,7 @@ def test_closing_a_dead_endpoint_takes_a_second_and_says_what_is_lost(
     """The official exporter sleeps between its tries; closing ends that and counts."""
     exporter = OtlpExporter(dead_url, RUN, interval_s=0.01)
     exporter.add(cycles(1000))
-    time.sleep(0.1)
+    wait_until(lambda: bool(exporter.stats.last_error))
     before = time.monotonic()
     stats = exporter.close(timeout_s=1.0)
 
@@ -227,7 +231,7 @@ def test_an_overloaded_backend_gets_a_second_try(backend: Backend) -> None:
     backend.answers = [(503, b"")]
     exporter = OtlpExporter(backend.url, RUN, interval_s=0.0)
     exporter.add(cycles(1))
-    stats = exporter.close(timeout_s=5.0)
+    stats = exporter.close(timeout_s=20.0)
 
     assert (stats.sent_cycles, stats.lost_cycles) == (1, 0)
     assert len(backend.requests) == 2

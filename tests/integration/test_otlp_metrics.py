@@ -237,8 +237,8 @@ def test_an_end_that_was_announced_may_be_late(backend: Endpoint, meter: Meter) 
     pusher = OtlpMetrics(backend.url, meter.read, interval_s=600)
     pusher.finish()
     wait_until(lambda: pusher.stats.sent == 1)
-    time.sleep(1.0)
-    assert pusher.close(timeout_s=1.0).loss() == ""
+    time.sleep(3.0)
+    assert pusher.close(timeout_s=3.0).loss() == ""
 
 
 @pytest.mark.parametrize(

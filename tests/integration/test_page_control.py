@@ -80,7 +80,7 @@ def test_what_is_no_wish_of_the_page_changes_nothing(
     assert answer.status_code == status
     assert why in answer.text
     newest = max(traced.cycles(1))
-    until(lambda: newest + 60 in traced.cycles())
+    until(lambda: max(traced.cycles(1)) >= newest + 60)
     assert {mode for cycle in traced.cycles().values() for mode in modes_of(cycle)} == {"device"}
 
 
@@ -121,7 +121,7 @@ def test_another_mode_comes_at_the_cycle_that_was_answered(traced: Paged) -> Non
     assert traced.runs()[0]["steerable"] is True
     (switch,) = ask(traced, "timing", {"mode": "host"}).json()["switches"]
     first = switch["from_cycle"]
-    until(lambda: first + 20 in traced.cycles())
+    until(lambda: max(traced.cycles(1)) >= first + 20)
     seen = traced.cycles(2000)
     assert {mode for n, cycle in seen.items() if n < first for mode in modes_of(cycle)} == {
         "device"

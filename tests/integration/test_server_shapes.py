@@ -19,10 +19,11 @@ import pytest
 
 from examples.sglang_cpu.load import Answer, abort, ask, prompt
 from examples.sglang_cpu.server import MODELS, CpuServer, ServerOptions
-from spectrace.attach.discover import find_by_pid
+from spectrace.attach.discover import again, find_by_pid
+from spectrace.attach.ring_file import ring_path
 from spectrace.attach.session import TraceSession
 from spectrace.model import Cycle, CycleKind, PhaseName
-from tests.helpers.cpu_engine import cpu_engine
+from tests.helpers.cpu_engine import PROGRAM, cpu_engine
 from tests.helpers.tracing import (
     Collected,
     assert_phases_touch,
@@ -338,6 +339,18 @@ class TestEngine(OfOneDraft):
                 engine.pid,
                 lambda tag: engine.generate(requests=REQUESTS, max_new_tokens=TOKENS, tag=tag),
             )
+
+    def test_the_program_is_found_as_what_it_is(
+        self, started: tuple[int, Work], observed: Observed
+    ) -> None:
+        """By its own process, under its own command; nothing is left behind."""
+        pid, _ = started
+        run = find_by_pid(pid)
+        assert [rank.name for rank in run.ranks] == ["TP0"]
+        assert str(PROGRAM) in run.command
+        assert again(run) is run
+        assert observed.session.run.run_id == run.run_id
+        assert not ring_path(run.ranks[0].pid).exists()
 
 
 class TestAdaptiveSteps(OfAnyShape):

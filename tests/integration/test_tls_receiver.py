@@ -34,9 +34,9 @@ pytestmark = pytest.mark.beside_others
 TOKEN = Token("a-token-for-the-tests")
 AUTHORITY = "OTEL_EXPORTER_OTLP_CERTIFICATE"
 SENDERS: dict[str, Callable[[Collector], SpanExporter]] = {
-    GRPC: lambda to: GrpcExporter(endpoint=to.hub.grpc_endpoint, timeout=10),
-    PROTOBUF: lambda to: HttpExporter(endpoint=to.http, timeout=10),
-    JSON: lambda to: JsonExporter(endpoint=to.http, timeout=10),
+    GRPC: lambda to: GrpcExporter(endpoint=to.hub.grpc_endpoint, timeout=60),
+    PROTOBUF: lambda to: HttpExporter(endpoint=to.http, timeout=60),
+    JSON: lambda to: JsonExporter(endpoint=to.http, timeout=60),
 }
 EACH_PROTOCOL = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -176,7 +176,7 @@ def test_who_speaks_no_tls_gets_nothing_and_disturbs_nobody(
                     pass  # until it is hung up
     trust = ssl.create_default_context(cafile=authority.chain)
     with socket.create_connection((url.host, url.port or 0)):  # who is silent holds nothing up
-        assert httpx.get(url.join("/api/state"), verify=trust).status_code == 200
+        assert httpx.get(url.join("/api/state"), verify=trust, timeout=60).status_code == 200
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, errors) == (0, "")

@@ -125,12 +125,12 @@ def connect(port: int | None, head: str) -> socket.socket:
 
 def test_slow_senders_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight bodies that do not go on leave the way free, and are answered 408 in the end."""
-    monkeypatch.setattr(receiver, "_IDLE_S", 5.0)
+    monkeypatch.setattr(receiver, "_IDLE_S", 10.0)
     with receiving(tmp_path) as (url, _, _):
         slow = [
             connect(httpx.URL(url).port, f"{HEAD}Content-Length: 9\r\n\r\nab") for _ in range(8)
         ]
-        assert httpx.post(url, content=body_of(1), headers=HEADERS, timeout=4.5).status_code == 200
+        assert httpx.post(url, content=body_of(1), headers=HEADERS, timeout=9.5).status_code == 200
         answers = [connection.recv(1 << 16) for connection in slow]
         for connection in slow:
             connection.close()

@@ -17,7 +17,7 @@ from spectrace.errors import SpectraceError
 from spectrace.server.open import open_page_of_recording
 from tests.helpers.recorded import cycle_of, record, run_of
 
-CYCLES = 300
+CYCLES = 100
 # What is done to a recording; each is a text of SQL.
 OF_TABLES = {
     "a run that is no JSON": "UPDATE runs SET json = '{\"run_id\": '",
@@ -28,15 +28,15 @@ OF_TABLES = {
     "bytes for a name": "ALTER TABLE phases ALTER name TYPE BLOB",
     "a text for a time": "ALTER TABLE cycles ALTER start_ns TYPE VARCHAR",
     "times that are NULL": "UPDATE cycles SET start_ns = NULL, end_ns = NULL",
-    "one time that is NULL": "UPDATE phases SET start_ns = NULL WHERE id = 100 AND place = 0",
+    "one time that is NULL": "UPDATE phases SET start_ns = NULL WHERE id = 40 AND place = 0",
     "two marks": "INSERT INTO format SELECT * FROM format",
 }
 # What only those meet who ask for cycles: a table may hold any word, and any rows.
 OF_CYCLES = {
-    "an unknown kind": "UPDATE cycles SET kind = 'dance' WHERE id = 150",
-    "an unknown lane": "UPDATE phases SET lane = 'fast' WHERE id = 150",
-    "an unknown mode": "UPDATE ranks SET mode = 'guess' WHERE id = 150",
-    "a cycle without ranks": "DELETE FROM ranks WHERE id = 150",
+    "an unknown kind": "UPDATE cycles SET kind = 'dance' WHERE id = 50",
+    "an unknown lane": "UPDATE phases SET lane = 'fast' WHERE id = 50",
+    "an unknown mode": "UPDATE ranks SET mode = 'guess' WHERE id = 50",
+    "a cycle without ranks": "DELETE FROM ranks WHERE id = 50",
 }
 
 
@@ -76,7 +76,7 @@ READERS = (export, read, report, view)
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A recording of 300 cycles of two ranks."""
+    """A recording of 100 cycles of two ranks."""
     path = tmp_path_factory.mktemp("sound") / "run.spectrace"
     return record(path, [cycle_of(n, 2) for n in range(CYCLES)], run_of(2)).read_bytes()
 
