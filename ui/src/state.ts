@@ -121,6 +121,15 @@ export const unknownRun = computed<string | null>(() => {
   return known ? null : id;
 });
 
+/** Whether cycles may come that change what is shown, and the picture is to follow them. */
+export const follows = computed(
+  () =>
+    run.value !== null &&
+    isTraced(run.value) &&
+    paused.value === null &&
+    connection.value.kind === "open",
+);
+
 /** Cycles in view, oldest first: the frozen ones while paused. */
 export const cycles = computed<readonly Cycle[]>(() => {
   void beat.value;

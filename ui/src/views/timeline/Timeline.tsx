@@ -1,5 +1,5 @@
 // All ranks on one axis of time, on a canvas; with a table for those who need one.
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { cycleKey } from "../../lib/cycle.ts";
 import { ms, plural, whole } from "../../lib/format.ts";
 import { spotOf } from "../../lib/spot.ts";
@@ -8,7 +8,7 @@ import { measured, spanMs } from "../../pointing.ts";
 import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts";
 import { Card } from "../Card.tsx";
 import { CycleTable } from "../waterfall/CycleTable.tsx";
-import { resize, useBox } from "../waterfall/canvas.ts";
+import { HOVER_MS, useBox, usePainting, useWheel, WHEEL } from "../waterfall/canvas.ts";
 import { PhaseCard, spokenPhase } from "../waterfall/PhaseCard.tsx";
 import { Waiting } from "../waterfall/Waiting.tsx";
 import {
@@ -44,8 +44,6 @@ import {
 } from "./model.ts";
 import { HEAD, paint } from "./paint.ts";
 
-const HOVER_MS = 60;
-const WHEEL = 1.0015;
 /** A pointer that moved less than this while it was down has clicked. */
 const CLICK = 4;
 const MOST_LISTED = 60;
@@ -65,8 +63,8 @@ export function Timeline() {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   useBox(scroller, box);
-  usePainting(canvas);
-  useWheel(scroller);
+  usePainting(canvas, scene.value, paint);
+  useWheel(scroller, onWheel);
   useRevealing();
   const explained = hovered.value ?? focused.value;
   const still = paused.value;
@@ -131,29 +129,6 @@ function ColumnCard() {
       )}
     </Card>
   );
-}
-
-function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
-  const now = scene.value;
-  useLayoutEffect(() => {
-    const surface = canvas.current;
-    const ctx = surface?.getContext("2d");
-    if (surface && ctx) {
-      const scale = devicePixelRatio || 1;
-      resize(surface, now.width, now.height, scale);
-      ctx.setTransform(scale, 0, 0, scale, 0, 0);
-      paint(ctx, now, getComputedStyle(document.body).fontFamily);
-    }
-  }, [now, canvas]);
-}
-
-function useWheel(scroller: { readonly current: HTMLDivElement | null }): void {
-  useEffect(() => {
-    // Not through a prop: those listeners are passive and could not prevent the page's own zoom.
-    const element = scroller.current;
-    element?.addEventListener("wheel", onWheel, { passive: false });
-    return () => element?.removeEventListener("wheel", onWheel);
-  }, [scroller]);
 }
 
 /** A value once it has stayed the same for a while: not every frame of a zoom needs a new table. */
