@@ -151,6 +151,23 @@ def test_a_click_selects_and_arrows_step(page: Page, viewed: Paged) -> None:
     expect(page.get_by_role("complementary")).to_have_count(0)
 
 
+def test_the_drawer_says_who_came_and_who_was_gone(page: Page, viewed: Paged) -> None:
+    """One cycle has a request of its own: the two others were gone, and are back in the next."""
+    open_page(page, viewed, f"/#run={run_of().run_id}&cycle={POOR - 1}")
+    start = page.get_by_role("region", name="Around its start")
+    expect(start).to_contain_text(f"against cycle {POOR - 2:,}", timeout=PAGE_TIMEOUT_MS)
+    expect(start).to_contain_text("The same requests as before.")
+    after = page.get_by_role("button", name="Cycle after")
+    after.click()
+    expect(start).to_contain_text(f"against cycle {POOR - 1:,}")
+    expect(start.locator("p", has_text="came").get_by_role("link")).to_have_text(["chatcmpl-poor"])
+    expect(start.locator("p", has_text="gone").get_by_role("link")).to_have_text(["r2", "r3"])
+    after.click()
+    expect(start.locator("p", has_text="came").get_by_role("link")).to_have_text(["r2", "r3"])
+    start.get_by_role("link", name="chatcmpl-poor").click()
+    expect(page.get_by_role("heading", name="chatcmpl-poor")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+
+
 def test_a_bar_explains_itself_to_the_pointer_and_to_the_keyboard(
     page: Page, viewed: Paged
 ) -> None:

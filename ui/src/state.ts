@@ -4,6 +4,7 @@ import type { Had } from "./lib/asking.ts";
 import { axisSpan, type Range } from "./lib/axis.ts";
 import { CONNECTING, type Connection } from "./lib/connection.ts";
 import { type CycleId, reachMs } from "./lib/cycle.ts";
+import { type Goals, goalsOf } from "./lib/goals.ts";
 import { type Place, parseHash, type Tab } from "./lib/hash.ts";
 import { type Load, loadOf } from "./lib/load.ts";
 import { EVERYTHING } from "./lib/look.ts";
@@ -185,6 +186,18 @@ export const figures = computed<Figures>(() => {
   const recent = lastEndMs === null || runNowMs() - lastEndMs < SUMMARY_S * 1000;
   const current = recent || untilMs !== null;
   return { summary, current, lastEndMs, lastN: last?.n ?? null, untilMs };
+});
+
+/** The newest report of the run in view; null while there is none. */
+export const runReport = computed<Report | null>(() =>
+  reported.value?.run === run.value?.run ? (reported.value?.report ?? null) : null,
+);
+
+/** What speculation has to reach under the load in view; once a second, for it changes slowly. */
+export const goals = computed<Goals | null>(() => {
+  void clockMs.value;
+  void paused.value;
+  return goalsOf(cycles.peek(), runReport.value, baselineMs.value);
 });
 
 /** Names of the ranks, as the server lists them or as they came. */

@@ -12,7 +12,7 @@ import {
 } from "../../lib/served.ts";
 import { history, moreHistory, requestId } from "../../looked.ts";
 import { pickedRequest } from "../../looking.ts";
-import { reported, run } from "../../state.ts";
+import { runReport } from "../../state.ts";
 import { Term } from "../Card.tsx";
 import { Copy } from "../Copy.tsx";
 import { Plot } from "../verdict/Plot.tsx";
@@ -163,7 +163,7 @@ function lifeInWords(stretches: readonly Stretch[]): string {
 
 /** Where speculation begins to pay for most of these cycles; null while no report says so. */
 function breakEven(cycles: readonly ServedCycle[]): number | null {
-  const report = reported.value?.run === run.value?.run ? reported.value?.report : null;
+  const report = runReport.value;
   const middle = cycles[Math.floor(cycles.length / 2)];
   const alike = report?.verdict.byBatch.find(
     ({ setting, batch }) => setting.steps === middle?.steps && batch === middle.batch,
