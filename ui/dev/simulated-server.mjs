@@ -15,6 +15,7 @@ import {
   compare,
   distribution,
   request as oneRequest,
+  overview,
   requests,
 } from "./stored-answers.mjs";
 
@@ -426,6 +427,7 @@ function cyclesOf(run, number, query, response) {
 
 /** What is stored of a run, by the rest of the path. */
 const STORED = {
+  overview,
   distribution,
   "distribution/cycles": barCycles,
   requests,

@@ -156,6 +156,34 @@ export function distribution(run, query) {
   };
 }
 
+/** What `GET runs/…/overview` answers. */
+export function overview(run, query) {
+  const cycles = run.cycles.filter((cycle) => cycle.group === (query.get("group") ?? ""));
+  const [first, last] = [cycles[0], cycles.at(-1)];
+  const ended = last ? BigInt(last.t0) + BigInt(last.ranks[0].end) : 0n;
+  const begin = BigInt(query.get("from_ns") ?? first?.t0 ?? 0);
+  const length = Number(BigInt(query.get("to_ns") ?? ended) - begin);
+  const count = Number(query.get("columns") ?? 1024);
+  const step = Math.max(1, Math.ceil(length / count));
+  const placed = grouped(cycles, (cycle) => Math.floor(Number(BigInt(cycle.t0) - begin) / step));
+  return {
+    first: first?.t0 ?? "0",
+    last: String(ended),
+    since: first?.t0 ?? "0",
+    begin: String(begin),
+    step_ns: step,
+    count,
+    columns: [...placed]
+      .filter(([place]) => place >= 0 && place < count)
+      .map(([place, some]) => {
+        const times = some.map((cycle) => timesOf(cycle, query).get("cycle host"));
+        const longest = Math.max(...times);
+        const worst = some[times.lastIndexOf(longest)].n;
+        return [place, some.length, Math.min(...times), longest, worst, some.at(-1).n];
+      }),
+  };
+}
+
 function alike(found, query) {
   const groups = grouped(found, (cycle) => `${cycle.batch} ${cycle.steps}`);
   return [...groups.values()].map((group) => ({

@@ -1,9 +1,17 @@
 // The simulated server keeps the contract: the page's own readers take what it answers.
 import { describe, expect, test as it } from "vitest";
 import { decodeComparison, headline } from "../src/lib/comparison.ts";
+import { decodeOverview } from "../src/lib/overview.ts";
 import { decodeHistory, decodeServedPage } from "../src/lib/served.ts";
 import { decodeBarPage, decodeSpread } from "../src/lib/spread.ts";
-import { barCycles, compare, distribution, request, requests } from "./stored-answers.mjs";
+import {
+  barCycles,
+  compare,
+  distribution,
+  overview,
+  request,
+  requests,
+} from "./stored-answers.mjs";
 
 const MS = 1e6;
 const T0 = 1_700_000_000_000_000_000n;
@@ -64,6 +72,23 @@ describe("the simulated server", () => {
     expect(page.cycles[0]).toMatchObject({ n: 4100, valueNs: 2 * MS, ns: 6 * MS });
     bar.set("to_ns", String(2 * MS));
     expect(decodeBarPage(barCycles(run, bar)).total).toBe(0);
+  });
+
+  it("sums all cycles up to columns of time", () => {
+    const { columns, whole } = decodeOverview(overview(run, new URLSearchParams({ columns: "4" })));
+    expect(columns.map(({ cycles }) => cycles).reduce((sum, count) => sum + count, 0)).toBe(100);
+    expect(columns[0]).toMatchObject({ cycles: 25, leastMs: 6, mostMs: 6, last: 4025 });
+    expect(whole.end - whole.start).toBeCloseTo(99 * 10 + 6, 2);
+    const second = {
+      columns: "2",
+      from_ns: String(T0 + 100n * 1_000_000n),
+      to_ns: String(T0 + 200n * 1_000_000n),
+    };
+    const found = decodeOverview(overview(run, new URLSearchParams(second)));
+    expect(found.columns.map(({ cycles, last }) => [cycles, last])).toEqual([
+      [5, 4015],
+      [5, 4020],
+    ]);
   });
 
   it("tells what each request got, and in which cycles", () => {

@@ -44,6 +44,8 @@ interface Collected {
 export interface Paused {
   /** By the browser's clock. */
   readonly atMs: number;
+  /** Where the strip chart ends: then, or with a run that had ended. UNIX ms. */
+  readonly stripMs: number;
   readonly cycles: readonly Cycle[];
   readonly fresh: number;
   readonly columns: Columns;
@@ -237,7 +239,7 @@ const frozenColumns = computed<Columns | null>(() => {
 
 /** When the strip chart ends, UNIX ms: at the pause, or with a run that ended; null is now. */
 export const stripEndMs = computed<number | null>(() =>
-  frozenColumns.value && paused.value ? paused.value.atMs : endedMs.value,
+  frozenColumns.value && paused.value ? paused.value.stripMs : endedMs.value,
 );
 
 /** What the strip chart shows: up to now, or up to the pause. */
@@ -306,8 +308,10 @@ export function takeOutage(fromMs: number, toMs: number): void {
 /** Stands still. */
 export function pause(): void {
   if (!paused.value) {
+    const atMs = Date.now();
     paused.value = {
-      atMs: Date.now(),
+      atMs,
+      stripMs: endedMs.value ?? atMs,
       cycles: [...collectedCycles()],
       fresh: 0,
       columns: currentColumns(),

@@ -1,9 +1,10 @@
 // All ranks on one axis of time, on a canvas; with a table for those who need one.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { cycleKey } from "../../lib/cycle.ts";
-import { ms, plural, whole } from "../../lib/format.ts";
+import { type CycleId, cycleKey } from "../../lib/cycle.ts";
+import { clock, ms, plural, whole } from "../../lib/format.ts";
+import { coarse } from "../../lib/overview.ts";
 import { spotOf } from "../../lib/spot.ts";
-import { panTime, wholeView } from "../../lib/timeline.ts";
+import { panTime } from "../../lib/timeline.ts";
 import { measured, spanMs } from "../../pointing.ts";
 import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts";
 import { Card } from "../Card.tsx";
@@ -14,17 +15,21 @@ import { Waiting } from "../waterfall/Waiting.tsx";
 import {
   barAtPoint,
   box,
+  boxAtPoint,
+  boxes,
   byKeys,
   columnAt,
   cycleAt,
   cycleRange,
   dragging,
+  far,
   focus,
   focused,
   gutter,
   hold,
   hovered,
   inBars,
+  known,
   loading,
   measureBetween,
   panBy,
@@ -47,6 +52,7 @@ import { HEAD, paint } from "./paint.ts";
 /** A pointer that moved less than this while it was down has clicked. */
 const CLICK = 4;
 const MOST_LISTED = 60;
+const MOST_SUMMED = 20;
 const SETTLED_MS = 150;
 
 let rest: ReturnType<typeof setTimeout> | undefined;
@@ -101,6 +107,7 @@ export function Timeline() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
+        {far.value && <FarTable />}
         <CycleTable cycles={shown.value.slice(-MOST_LISTED).toReversed()} at={settled} />
       </div>
     </section>
@@ -110,24 +117,83 @@ export function Timeline() {
 /** What a column stands for, where cycles are too narrow for their phases. */
 function ColumnCard() {
   const at = resting.value ? pointer.value : null;
-  const column = at && at.x > box.value.left + gutter.value ? columnAt(at.x) : null;
+  const column = at && at.x > box.value.left + gutter.value ? summedAt(at.x) : null;
   if (!(at && column)) {
     return null;
   }
-  const { cycle, time } = column;
+  const { cycles: count, n, leastMs, mostMs } = column;
   return (
     <Card x={at.x} y={at.y}>
-      {column.cycles === 1 ? (
+      {count === 1 ? (
         <p>
-          Cycle {whole(cycle.n)}, {ms(time.end)}.
+          Cycle {whole(n)}, {ms(mostMs)}.
         </p>
       ) : (
         <p>
-          {plural(column.cycles, "cycle")} from {ms(time.start)} to {ms(time.end)}. The slowest is{" "}
-          {whole(cycle.n)}.
+          {plural(count, "cycle")} from {ms(leastMs)} to {ms(mostMs)}. The slowest is {whole(n)}.
         </p>
       )}
     </Card>
+  );
+}
+
+/** The cycles of a column, and the slowest of them. */
+interface Summed extends CycleId {
+  readonly cycles: number;
+  readonly leastMs: number;
+  readonly mostMs: number;
+}
+
+/** What a point of the window stands for, where cycles are summed up; null where nothing is. */
+function summedAt(x: number): Summed | null {
+  const stored = far.value && boxAtPoint(x)?.column;
+  if (stored) {
+    return { ...stored, group: far.value?.group ?? "", n: stored.slowest };
+  }
+  const column = columnAt(x);
+  return (
+    column && {
+      group: column.cycle.group,
+      n: column.cycle.n,
+      cycles: column.cycles,
+      leastMs: column.time.start,
+      mostMs: column.time.end,
+    }
+  );
+}
+
+/** What the server summed up, for those who do not see it: as few lines as can be read. */
+function FarTable() {
+  return (
+    <table>
+      <caption>Stored cycles in view, summed up</caption>
+      <thead>
+        <tr>
+          <th scope="col">from</th>
+          <th scope="col">to</th>
+          <th scope="col">cycles</th>
+          <th scope="col">shortest</th>
+          <th scope="col">longest</th>
+          <th scope="col">slowest cycle</th>
+        </tr>
+      </thead>
+      <tbody>
+        {coarse(
+          boxes.value.map(({ column }) => column),
+          view.value,
+          MOST_SUMMED,
+        ).map((line) => (
+          <tr key={line.start}>
+            <th scope="row">{clock(line.start, true)}</th>
+            <td>{clock(line.end, true)}</td>
+            <td>{whole(line.cycles)}</td>
+            <td>{ms(line.leastMs)}</td>
+            <td>{ms(line.mostMs)}</td>
+            <td>{whole(line.slowest)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
@@ -201,7 +267,7 @@ function onDrag(event: PointerEvent, now: NonNullable<typeof drag>): void {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
   }
   if (now.moves) {
-    show(panTime(now.view, (now.x - event.clientX) / plot.value, wholeView(cycles.value)));
+    show(panTime(now.view, (now.x - event.clientX) / plot.value, known()));
   } else {
     const right = box.value.left + gutter.value + plot.value;
     const left = box.value.left + gutter.value;
@@ -236,13 +302,13 @@ function onClick({ clientX, clientY }: PointerEvent): void {
     return;
   }
   const bar = barAtPoint(clientX, clientY);
-  const there = inBars.value ? cycleAt(timeAt(clientX)) : columnAt(clientX)?.cycle;
-  const cycle = bar?.cycle ?? there ?? null;
+  const there = inBars.value ? cycleAt(timeAt(clientX)) : summedAt(clientX);
+  const chosen = bar?.cycle ?? there;
   measured.value = null;
-  if (cycle) {
+  if (chosen) {
     resting.value = false;
     hold();
-    select({ group: cycle.group, n: cycle.n });
-    focus.value = bar ? spotOf(cycle, bar) : null;
+    select({ group: chosen.group, n: chosen.n });
+    focus.value = bar ? spotOf(bar.cycle, bar) : null;
   }
 }
