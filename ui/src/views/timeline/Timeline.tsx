@@ -1,5 +1,5 @@
 // All ranks on one axis of time, on a canvas; with a table for those who need one.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type CycleId, cycleKey } from "../../lib/cycle.ts";
 import { clock, ms, plural, whole } from "../../lib/format.ts";
 import { coarse } from "../../lib/overview.ts";
@@ -74,10 +74,11 @@ export function Timeline() {
   useRevealing();
   const explained = hovered.value ?? focused.value;
   const still = paused.value;
+  const summed = boxes.value[0]?.column.start ?? "";
   const settled = useSettled(
     still
-      ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end}`
-      : `${spanMs.value}`, // what comes by itself moves no table
+      ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end} ${summed}`
+      : `${spanMs.value} ${summed}`, // what comes by itself moves no table
   );
   return (
     <section class="waterfall timeline" aria-label="Waterfall">
@@ -107,7 +108,7 @@ export function Timeline() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
-        {far.value && <FarTable />}
+        {far.value && <FarTable at={settled} />}
         <CycleTable cycles={shown.value.slice(-MOST_LISTED).toReversed()} at={settled} />
       </div>
     </section>
@@ -162,8 +163,12 @@ function summedAt(x: number): Summed | null {
   );
 }
 
-/** What the server summed up, for those who do not see it: as few lines as can be read. */
-function FarTable() {
+/** What the server summed up, for those who do not see it: few lines, other ones for another `at`. */
+function FarTable({ at }: { readonly at: string }) {
+  const lines = useMemo(() => {
+    const columns = boxes.peek().map(({ column }) => column);
+    return coarse(columns, view.peek(), MOST_SUMMED);
+  }, [at]);
   return (
     <table>
       <caption>Stored cycles in view, summed up</caption>
@@ -178,11 +183,7 @@ function FarTable() {
         </tr>
       </thead>
       <tbody>
-        {coarse(
-          boxes.value.map(({ column }) => column),
-          view.value,
-          MOST_SUMMED,
-        ).map((line) => (
+        {lines.map((line) => (
           <tr key={line.start}>
             <th scope="row">{clock(line.start, true)}</th>
             <td>{clock(line.end, true)}</td>
