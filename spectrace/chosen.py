@@ -108,3 +108,19 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     cycles: Columns
     parts: dict[Part, Times]
     rows: Columns
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """How long cycles took, and nothing else of them. Times are UNIX ns.
+
+    Attributes:
+        first_ns: When the oldest of all that are kept began; 0 where none is.
+        last_ns: When the newest of all that are kept ended; 0 where none is.
+        since_ns: All that began from here on were looked at.
+        cycles: `number`, `start_ns` and `took_ns` of each in its newest version.
+    """
+
+    first_ns: int
+    last_ns: int
+    since_ns: int
+    cycles: Columns

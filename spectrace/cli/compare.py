@@ -16,6 +16,7 @@ from spectrace.analysis.run_settings import setting_differences
 from spectrace.cli.compare_words import Compared, markdown, render, sentences
 from spectrace.cli.measuring import RunOption, other_runs
 from spectrace.cli.output import OutputConsole
+from spectrace.cli.result_options import MarkdownOption, ResultJsonOption
 from spectrace.cli.run_words import of_other_runs
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
@@ -80,12 +81,8 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     ],
     run: RunOption = "",
     other_run: OtherRunOption = "",
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the result as one JSON object.")
-    ] = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write it as Markdown, to paste into an issue.")
-    ] = False,
+    json: ResultJsonOption = False,
+    as_markdown: MarkdownOption = False,
 ) -> None:
     """Hold two recordings against each other: which is faster, and which phase makes it so."""
     if json and as_markdown:

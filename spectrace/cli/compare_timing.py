@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Protocol, TextIO
 
 import msgspec
@@ -29,6 +28,7 @@ from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption, duration_option
 from spectrace.cli.progress import progress_on
 from spectrace.cli.report import removal_of
+from spectrace.cli.result_options import HtmlOption, ResultJsonOption, count_option
 from spectrace.cli.stopping import Stop, stop_on_signals
 from spectrace.cli.timing_page import page
 from spectrace.cli.timing_run import ComparisonEnd, Glance, Progress, TimingRun, Wish
@@ -163,12 +163,7 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = _DURATION,
     cycles: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Enough when N cycles of each mode count, at the end of a round.",
-            show_default=False,
-        ),
+        count_option("N", "Enough when N cycles of each mode count, at the end of a round."),
     ] = None,
     precision: Annotated[
         float | None,
@@ -197,17 +192,8 @@ def compare_timing(  # noqa: PLR0913, PLR0917 - the options of the command
             show_default=False,
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the result as one JSON object.")
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the result as a page that needs nothing else.",
-            show_default=False,
-        ),
-    ] = None,
+    json: ResultJsonOption = False,
+    html: HtmlOption = None,
     force: ForceOption = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the random order of the blocks.")] = 0,
     take_control: TakeControlOption = False,

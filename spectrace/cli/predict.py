@@ -28,6 +28,7 @@ from spectrace.cli.measuring import (
 )
 from spectrace.cli.page_options import ForceOption
 from spectrace.cli.prediction_words import became, expected
+from spectrace.cli.result_options import ResultJsonOption, count_option
 from spectrace.cli.run_report import report_on
 from spectrace.errors import SpectraceError
 from spectrace.store.publish import published, refuse_unwritable
@@ -60,16 +61,11 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
     target: TargetArgument,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="Draft steps to predict.", show_default=False),
+        count_option("K", "Draft steps to predict."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="B",
-            help="Batch size; the one that took most of the time if not given.",
-            show_default=False,
-        ),
+        count_option("B", "Batch size; the one that took most of the time if not given."),
     ] = None,
     assume: Annotated[
         list[str] | None,
@@ -98,7 +94,7 @@ def predict(  # noqa: PLR0913, PLR0917 - the options of the command
     duration: LiveDurationOption = LIVE,
     baseline: BaselineOption = None,
     baseline_ms: BaselineMsOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Write it as one JSON object.")] = False,
+    json: ResultJsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Predict another number of draft steps and keep it; --check says which assumption held."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 import typer
@@ -27,6 +26,7 @@ from spectrace.cli.measuring import (
 )
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption
+from spectrace.cli.result_options import HtmlOption, MarkdownOption, ResultJsonOption
 from spectrace.cli.run_page import page
 from spectrace.cli.run_table import markdown, render
 from spectrace.cli.run_words import of_other_runs, sentences
@@ -40,21 +40,9 @@ def report(  # noqa: PLR0913, PLR0917 - the options of the command
     duration: LiveDurationOption = LIVE,
     baseline: BaselineOption = None,
     baseline_ms: BaselineMsOption = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the report as one JSON object.")
-    ] = False,
-    as_markdown: Annotated[
-        bool,
-        typer.Option("--markdown", help="Write it as Markdown, to paste into an issue."),
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write it as a page with pictures that needs nothing else.",
-            show_default=False,
-        ),
-    ] = None,
+    json: ResultJsonOption = False,
+    as_markdown: MarkdownOption = False,
+    html: HtmlOption = None,
     force: ForceOption = False,
 ) -> None:
     """Say whether speculation pays, why not, and what to change."""

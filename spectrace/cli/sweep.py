@@ -22,6 +22,7 @@ from spectrace.attach.ways import Method
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import MAX_SIZE, MaxSizeOption, duration_option
 from spectrace.cli.progress import progress_on
+from spectrace.cli.result_options import ResultJsonOption
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.cli.sweep_folder import LoadPlan, SweepFolder, SweepPlan, Turn, TurnRecord
 from spectrace.cli.sweep_load import API_KEY, CommandLoad, HttpLoad, LoadMaker, LoadResult
@@ -52,6 +53,11 @@ def list_option(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise typer.BadParameter(f"{text!r} is no list of numbers: write 1,2,3,5.")
     return tuple(map(int, parts))
+
+
+def _tried(about: str) -> Any:
+    """A list of numbers of which each is tried."""
+    return typer.Option(parser=list_option, metavar="LIST", help=about, show_default=False)
 
 
 def url_of(command: Sequence[str], url: str | None) -> str:
@@ -177,30 +183,15 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = Path(_INTO),
     steps: Annotated[
         Any,
-        typer.Option(
-            parser=list_option,
-            metavar="LIST",
-            help="Numbers of draft steps to try, such as 1,2,3,5; 0 is plain decode.",
-            show_default=False,
-        ),
+        _tried("Numbers of draft steps to try, such as 1,2,3,5; 0 is plain decode."),
     ] = None,
     topk: Annotated[
         Any,
-        typer.Option(
-            parser=list_option,
-            metavar="LIST",
-            help="Branches of a step; as in the command if not given.",
-            show_default=False,
-        ),
+        _tried("Branches of a step; as in the command if not given."),
     ] = None,
     draft_tokens: Annotated[
         Any,
-        typer.Option(
-            parser=list_option,
-            metavar="LIST",
-            help="Tokens to verify, where a step has branches; else they are steps and one.",
-            show_default=False,
-        ),
+        _tried("Tokens to verify, where a step has branches; else they are steps and one."),
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -278,9 +269,7 @@ def sweep(  # noqa: PLR0913, PLR0917 - the options of the command
     timing: TimingOption = None,
     method: MethodOption = Method.AUTO,
     max_size: MaxSizeOption = MAX_SIZE,
-    json: Annotated[
-        bool, typer.Option("--json", help="Write the result as one JSON object.")
-    ] = False,
+    json: ResultJsonOption = False,
 ) -> None:
     """Start a server with one setting after another, load each alike, and say which is fastest."""
     settings = settings_of(

@@ -25,6 +25,7 @@ from spectrace.server.intake import Intake
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
 from spectrace.server.one_reader import OneReader
+from spectrace.server.overviews import Overviews
 from spectrace.server.receiver import PATH, Receiver
 from spectrace.server.record_routes import record_router
 from spectrace.server.requests import MAX_SPANS, encode_stored
@@ -156,10 +157,16 @@ def _add_looks(api: APIRouter, hub: Hub) -> None:
     """The routes of what stored cycles show; they check their parameters themselves."""
     reader = OneReader()
     distributions, comparisons = Distributions(hub.store, reader), Comparisons(hub, reader)
+    overviews = Overviews(hub.store, reader)
 
     @api.get("/compare")
     def compare(request: Request) -> Response:
         return _json(comparisons.answer(request.query_params))
+
+    @api.get("/runs/{run}/overview")
+    def overview(run: str, request: Request) -> Response:
+        _check_run(hub, run)
+        return _json(overviews.answer(run, request.query_params))
 
     @api.get("/runs/{run}/distribution")
     def spread(run: str, request: Request) -> Response:

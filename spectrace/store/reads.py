@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from spectrace.chosen import Choice, Chosen
+from spectrace.chosen import Choice, Chosen, Timed
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.choosing import Choosing
 from spectrace.store.cutting import Cutting
+from spectrace.store.overseeing import Overseeing
 from spectrace.store.request_history import request_history, served_requests
 from spectrace.store.shelf import Shelf
 from spectrace.store.source import (
@@ -78,6 +79,10 @@ class ShelfReads(ABC):
     def chosen(self, choice: Choice) -> Chosen:
         """As `CycleSource.chosen`."""
         return Choosing(self._ask, self._shelf, choice).chosen()
+
+    def timed(self, run_id: str, group: str, from_ns: int | None, to_ns: int | None) -> Timed:
+        """As `CycleSource.timed`."""
+        return Overseeing(self._ask, self._shelf, (run_id, group)).timed(from_ns, to_ns)
 
     def served_requests(
         self, run_id: str, group: str, before: RequestKey | None, limit: int

@@ -12,7 +12,7 @@ import msgspec
 from spectrace.model import Cycle, OtherSpan, Run
 
 if TYPE_CHECKING:  # numpy takes long to import, and most who count cycles need none of it
-    from spectrace.chosen import Choice, Chosen
+    from spectrace.chosen import Choice, Chosen, Timed
     from spectrace.measures import Measures
 
 PAGE = 200  # cycles that a read gives when nobody says how many
@@ -206,6 +206,21 @@ class CycleSource(Protocol):
         """The cycles that are picked, with all of their times.
 
         It takes a few seconds at most: of a run that is too long the newest cycles are read.
+
+        Raises:
+            SpectraceError: A file is damaged.
+        """
+
+    def timed(self, run_id: str, group: str, from_ns: int | None, to_ns: int | None) -> Timed:
+        """How long the cycles of a group took that began in a stretch of time.
+
+        It takes a few seconds at most: of a stretch that is too long the newest cycles are read.
+
+        Args:
+            run_id: The run.
+            group: Name of the group.
+            from_ns: UNIX time in ns; None for the oldest that is kept.
+            to_ns: UNIX time in ns before which they began; None for the newest.
 
         Raises:
             SpectraceError: A file is damaged.

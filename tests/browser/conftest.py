@@ -10,6 +10,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.helpers.page import PAGE_TIMEOUT_MS
 
+from tests.helpers.page import window
+
 ARGUMENTS = [
     "--no-sandbox",  # the tests may run as root
     "--disable-gpu",
@@ -40,11 +42,6 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A fresh window of 1440 by 900 that fails the test on any error in its console."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert not errors
+    """A fresh window of 1440 by 900 that fails the test on any error of the page."""
+    with window(browser) as it:
+        yield it

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.helpers.founding_story import recording
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
 from tests.helpers.recorded import run_of
 
 pytestmark = pytest.mark.beside_others
@@ -53,31 +53,29 @@ def test_no_view_has_a_serious_fault(
     browser: Browser, viewed: Paged, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     """Every tab; on the live one the details of a cycle, a measured stretch, rows and the keys."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
-    open_page(page, viewed)
-    page.evaluate(AXE.read_text())
-    found: dict[str, list[str]] = {}
-    tabs = page.get_by_role("navigation", name="Views").get_by_role("link")
-    for name in tabs.all_inner_texts():
-        tabs.get_by_text(name, exact=True).click()
-        expect(page.locator(".skeleton")).to_have_count(0, timeout=PAGE_TIMEOUT_MS)
-        found[name] = faults(page)
-    tabs.first.click()
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_be_visible()
-    found["keys"] = faults(page)
-    page.keyboard.press("Escape")
-    newest = page.locator(".waterfall table tbody tr th").first.inner_text().replace(",", "")
-    for view, address in {
-        "cycle": f"cycle={newest}",
-        "measured": f"measured={int(newest) - 3}~0.000~40.000",
-        "rows": f"layout=rows&cycle={newest}",
-    }.items():
-        page.evaluate("hash => { location.hash = hash }", f"#run={run_of().run_id}&{address}")
-        expect(page.get_by_role("complementary")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
-        found[view] = faults(page)
-    context.close()
+    with window(browser, width, scheme) as page:
+        open_page(page, viewed)
+        page.evaluate(AXE.read_text())
+        found: dict[str, list[str]] = {}
+        tabs = page.get_by_role("navigation", name="Views").get_by_role("link")
+        for name in tabs.all_inner_texts():
+            tabs.get_by_text(name, exact=True).click()
+            expect(page.locator(".skeleton")).to_have_count(0, timeout=PAGE_TIMEOUT_MS)
+            found[name] = faults(page)
+        tabs.first.click()
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        found["keys"] = faults(page)
+        page.keyboard.press("Escape")
+        newest = page.locator(".waterfall table tbody tr th").first.inner_text().replace(",", "")
+        for view, address in {
+            "cycle": f"cycle={newest}",
+            "measured": f"measured={int(newest) - 3}~0.000~40.000",
+            "rows": f"layout=rows&cycle={newest}",
+        }.items():
+            page.evaluate("hash => { location.hash = hash }", f"#run={run_of().run_id}&{address}")
+            expect(page.get_by_role("complementary")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+            found[view] = faults(page)
     assert not {view: all_ for view, all_ in found.items() if all_}
 
 

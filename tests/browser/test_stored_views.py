@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
-from typing import Literal
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Request, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from spectrace.model import RequestRow
-from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.founding_story import FIVE, TWO, WARM_UP, recording
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
+from tests.helpers.live_view import EVERY_S, live_view
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
 from tests.helpers.picked import forward
 from tests.helpers.recorded import other_span, record
 
 REQUESTS = 230
-EVERY_S = 10  # between two answers of a run that is traced
 TRACES = 120  # more than one page of 100
 NASTY = "<img src=x onerror=document.title='hurt'>&bar=draft,host,,"
 
@@ -241,39 +238,19 @@ def test_all_requests_are_there_page_by_page(page: Page, many: Paged) -> None:
 @pytest.mark.parametrize("view", ["distribution", "requests&request=request-9"])
 def test_nothing_scrolls_sideways(browser: Browser, story: Paged, view: str, width: int) -> None:
     """From a small phone to 4K, in the dark too, the page is as wide as its window."""
-    scheme: Literal["dark", "light"] = "dark" if width > 360 else "light"
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme=scheme,
-    )
-    page = context.new_page()
-    opened(page, story, view, "&bar=verify.forward,device,28900000,")
-    expect(page.locator("main table").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    section = page.locator(".distribution, .served")
-    assert section.evaluate("one => one.scrollWidth <= one.clientWidth")
-    context.close()
+    with window(browser, width, "dark" if width > 360 else "light") as page:
+        opened(page, story, view, "&bar=verify.forward,device,28900000,")
+        expect(page.locator("main table").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        section = page.locator(".distribution, .served")
+        assert section.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:
     """The next answer is asked for 10 s after the first or later, and tells of more cycles."""
-    with (
-        FakeWorker("v1") as worker,
-        paged("attach", str(worker.pid), "--port", "0") as traced,
-    ):
-        until(lambda: traced.runs() and len(traced.cycles()) > 50)
-        asked: list[float] = []
-        page.on("request", lambda sent: asked.append(time.monotonic()) if is_spread(sent) else None)
-        open_page(page, traced)
-        assert not asked
-        page.get_by_role("link", name="Distribution").click()
+    with live_view(page, "Distribution", "/distribution") as asked:
         ground = page.get_by_text(re.compile("^[0-9,]+ cycles?, "))
         expect(ground).to_be_visible(timeout=PAGE_TIMEOUT_MS)
         before = ground.inner_text()
         expect(ground).not_to_have_text(before, timeout=6 * PAGE_TIMEOUT_MS)
         assert asked[1] - asked[0] >= EVERY_S
-
-
-def is_spread(request: Request) -> bool:
-    """Whether a distribution is asked for."""
-    return "/distribution" in request.url

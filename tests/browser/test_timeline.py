@@ -145,6 +145,23 @@ def test_a_click_selects_and_arrows_step(page: Page, viewed: Paged) -> None:
     expect(page.get_by_role("complementary")).to_have_count(0)
 
 
+def test_the_drawer_says_who_came_and_who_was_gone(page: Page, viewed: Paged) -> None:
+    """One cycle has a request of its own: the two others were gone, and are back in the next."""
+    open_page(page, viewed, f"/#run={run_of().run_id}&cycle={POOR - 1}")
+    start = page.get_by_role("region", name="Around its start")
+    expect(start).to_contain_text(f"against cycle {POOR - 2:,}", timeout=PAGE_TIMEOUT_MS)
+    expect(start).to_contain_text("The same requests as before.")
+    after = page.get_by_role("button", name="Cycle after")
+    after.click()
+    expect(start).to_contain_text(f"against cycle {POOR - 1:,}")
+    expect(start.locator("p", has_text="came").get_by_role("link")).to_have_text(["chatcmpl-poor"])
+    expect(start.locator("p", has_text="gone").get_by_role("link")).to_have_text(["r2", "r3"])
+    after.click()
+    expect(start.locator("p", has_text="came").get_by_role("link")).to_have_text(["r2", "r3"])
+    start.get_by_role("link", name="chatcmpl-poor").click()
+    expect(page.get_by_role("heading", name="chatcmpl-poor")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+
+
 def test_a_bar_explains_itself_to_the_pointer_and_to_the_keyboard(
     page: Page, viewed: Paged
 ) -> None:
@@ -191,9 +208,9 @@ def test_everything_that_is_here_fits(page: Page, viewed: Paged) -> None:
 
     def all_in_view() -> bool:
         page.keyboard.press("0")
-        return view_of(page)[2] > 2_000 * MS
+        return view_of(page)[2] > CYCLES * MS
 
-    until(all_in_view)  # the page reads the past page by page
+    until(all_in_view)  # the server says how far the past reaches
     box = waterfall.bounding_box()
     assert box is not None
     number, offset, length = view_of(page)
@@ -336,6 +353,16 @@ def test_the_strip_chart_leads_to_the_slowest_cycle_of_a_second(page: Page, view
     rows = page.locator(".strip table tbody tr")
     assert rows.count() >= 1
     assert rows.first.locator("td").first.inner_text() == "10.0"
+
+
+def test_a_pause_moves_no_time_of_a_run_that_has_ended(page: Page, viewed: Paged) -> None:
+    """The strip chart ends with the run, at 22:13:46, whatever the time is now."""
+    open_page(page, viewed)
+    end = page.locator(".timeaxis .now")
+    expect(end).to_have_text("22:13:46")
+    page.keyboard.press("Space")
+    expect(page.get_by_text("Paused", exact=True).first).to_be_visible()
+    expect(end).to_have_text("22:13:46")
 
 
 def test_a_zoom_lasts_when_the_newest_are_followed_again(page: Page, viewed: Paged) -> None:

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from spectrace.cli.compare_timing import page_of
+from tests.helpers.page import window
 from tests.helpers.timing_results import result
 
 pytestmark = pytest.mark.beside_others
@@ -51,16 +52,14 @@ def test_the_page_fits_its_window(
     browser: Browser, file: str, scheme: Literal["light", "dark"], width: int
 ) -> None:
     """Nothing sticks out, and its text stands out against the ground, by night too."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
-    page.goto(file)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    ground, ink = (
-        page.evaluate(f"getComputedStyle(document.body).{name}")
-        for name in ("backgroundColor", "color")
-    )
-    assert (sum(channels(ground)) > sum(channels(ink))) is (scheme == "light")
-    context.close()
+    with window(browser, width, scheme) as page:
+        page.goto(file)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ground, ink = (
+            page.evaluate(f"getComputedStyle(document.body).{name}")
+            for name in ("backgroundColor", "color")
+        )
+        assert (sum(channels(ground)) > sum(channels(ink))) is (scheme == "light")
 
 
 def channels(colour: str) -> list[int]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.founding_story import FIVE, PLAIN_MS, TWO, cycle_ms, recording
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
+from tests.helpers.live_view import EVERY_S, live_view
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
 
-EVERY_S = 10  # between two reports of a run that is traced
 TOKENS = {5: 2.1, 2: 2.0}  # of a cycle, by steps
 BREAK_EVEN = cycle_ms(5) / PLAIN_MS
 
@@ -152,39 +150,23 @@ def test_a_report_that_does_not_come_is_said_and_asked_for_again(page: Page, vie
 
 def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:
     """The second report is asked for 10 s after the first or later, and none on another view."""
-    with (
-        FakeWorker("v1") as worker,
-        paged("attach", str(worker.pid), "--port", "0") as traced,
-    ):
-        until(lambda: traced.runs() and len(traced.cycles()) > 50)
-        asked: list[float] = []
-        page.on("request", lambda sent: asked.append(time.monotonic()) if is_report(sent) else None)
-        open_page(page, traced)
-        assert not asked
-        page.get_by_role("link", name="Verdict").click()
+    with live_view(page, "Verdict", "/report") as asked:
         expect(page.locator(".verdict h2")).to_be_visible(timeout=PAGE_TIMEOUT_MS)
-        with page.expect_request(is_report, timeout=6 * PAGE_TIMEOUT_MS):
+        with page.expect_request("**/report", timeout=6 * PAGE_TIMEOUT_MS):
             pass
         first, second = asked
         assert second - first >= EVERY_S
 
 
-def is_report(request: Request) -> bool:
-    """Whether a report is asked for."""
-    return "/report" in request.url
-
-
 @pytest.mark.parametrize("width", [360, 1024, 3840])
 def test_nothing_scrolls_sideways(browser: Browser, viewed: Paged, width: int) -> None:
     """From a small phone to 4K, the page is as wide as its window, and no chart is wider."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="dark")
-    page = context.new_page()
-    open_verdict(page, viewed)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert page.evaluate("document.querySelector('.verdict').scrollWidth") <= width
-    for chart in page.locator(".chart svg").all():
-        box = chart.bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-    context.close()
+    with window(browser, width, "dark") as page:
+        open_verdict(page, viewed)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.evaluate("document.querySelector('.verdict').scrollWidth") <= width
+        for chart in page.locator(".chart svg").all():
+            box = chart.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.helpers.command import SPECTRACE, TIMEOUT_S
 
@@ -94,6 +94,20 @@ def until(what: Callable[[], T | None], timeout_s: float = TIMEOUT_S) -> T:
             return answer
         assert time.monotonic() < deadline, "nothing came"
         time.sleep(POLL_S)
+
+
+@contextmanager
+def window(
+    browser: Browser, width: int = 1440, scheme: Literal["light", "dark"] = "light"
+) -> Iterator[Page]:
+    """A fresh window, 900 px high, that fails the test on any error of the page."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert not errors
 
 
 def open_page(page: Page, traced: Paged, path: str = "/") -> None:

@@ -12,6 +12,7 @@ from starlette.datastructures import QueryParams
 from spectrace.model import Cycle
 from spectrace.server.distributions import Distributions
 from spectrace.server.one_reader import OneReader
+from spectrace.server.overviews import Overviews
 from spectrace.server.served import served_history, served_page
 from spectrace.store.recording import open_recording
 from tests.helpers.recorded import record, run_of
@@ -34,6 +35,7 @@ def test_whatever_is_sent_can_be_looked_at(sent: list[Cycle]) -> None:
                 for phase in ("cycle", "gap", "verify", "draft"):
                     for lane in ("host", "device"):
                         assert looks.bar(RUN, QueryParams(f"{query}&phase={phase}&lane={lane}"))
+            assert Overviews(store, OneReader()).answer(RUN, QueryParams("columns=7"))
             assert served_page(store, RUN, QueryParams())
             for request in store.served_requests(RUN, "", None, 5):
                 assert served_history(store, RUN, QueryParams({"id": request.request_id}))

@@ -3,12 +3,21 @@
 //   node dev/simulated-server.mjs [--port 8765] [--scenario overlap] [--rate 30] [--fill 900]
 //
 // Nothing here was measured. Scenarios: see SCENARIOS. It serves the built page too, with the
-// Content-Security-Policy that the real server sends.
+// Content-Security-Policy that the real server sends. It has no analysis: the verdict is a
+// recording's.
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import {
+  barCycles,
+  compare,
+  distribution,
+  request as oneRequest,
+  overview,
+  requests,
+} from "./stored-answers.mjs";
 
 const PAGE = fileURLToPath(new URL("../../spectrace/server/page/", import.meta.url));
 const CSP = [
@@ -22,6 +31,10 @@ const TYPES = {
   ".svg": "image/svg+xml",
 };
 const KEPT = 5000;
+const MODES = ["off", "host", "device", "sync"];
+/** A wish holds from so many cycles later on. */
+const AHEAD = 50;
+const NO_RUN = { detail: "Nothing of this run is here." };
 
 const BASE = {
   ranks: 1,
@@ -104,6 +117,12 @@ class SimulatedRun {
     this.place = place;
     this.cycles = [];
     this.n = 4000;
+    this.firstN = this.n + 1;
+    this.model = `Simulated-8B${place > 1 ? "-b" : ""}${scenario.name ?? ""}`;
+    // What was asked for: the mode of cycles from a number on; and whether tracing goes on.
+    this.wish = { mode: scenario.mode, from: 0 };
+    this.mode = scenario.mode;
+    this.traced = true;
     this.endNs = BigInt(Date.now()) * 1_000_000n;
     // By rank: when its device has done all that it was given, in ns from `zero`.
     this.zero = this.endNs;
@@ -112,6 +131,7 @@ class SimulatedRun {
 
   next() {
     this.n += scenario.every ?? 1;
+    this.mode = this.n >= this.wish.from ? this.wish.mode : this.mode;
     const extend = this.n % 97 === 0;
     const kind = extend ? "extend" : scenario.kind;
     const verifies = kind === "speculative";
@@ -165,7 +185,7 @@ class SimulatedRun {
     if (kind === "speculative") {
       add("draft", spread(870, 0.1) * (scenario.steps / 5));
       add("verify.prepare", spread(340, 0.1));
-      const asynchronous = scenario.mode === "device" ? 0.04 : 0.85;
+      const asynchronous = this.mode === "device" ? 0.04 : 0.85;
       add(
         "verify.forward",
         spread(scenario.verifyMs * 1000 * asynchronous, 0.03) + (random() < 0.02 ? 2400 : 0),
@@ -180,12 +200,12 @@ class SimulatedRun {
       }
     }
     add("schedule", spread(120, 0.3));
-    add("wait", scenario.mode === "device" ? scenario.verifyMs * 1000 : spread(260, 0.6), of);
+    add("wait", this.mode === "device" ? scenario.verifyMs * 1000 : spread(260, 0.6), of);
     add("result", spread(180, 0.2) + 9 * scenario.batch, of);
     add("schedule", spread(150, 0.3));
     const mode = scenario.modes
       ? scenario.modes[Math.floor(this.n / 5) % scenario.modes.length]
-      : scenario.mode;
+      : this.mode;
     const hole = scenario.holes && place === 1 && this.n % 5 === 0;
     const reported = mode === "off" ? 0 : phases.length - (hole ? 4 : 0);
     const timed = mode === "device" && kind === "speculative";
@@ -263,23 +283,18 @@ class SimulatedRun {
       run: this.id,
       host: `gpu-0${this.place + 6}${scenario.name ?? ""}`,
       server_pid: 41_207 + this.place,
-      command: [
-        "python",
-        "-m",
-        "sglang.launch_server",
-        "--model-path",
-        `/models/Simulated-8B${this.place > 1 ? "-b" : ""}${scenario.name ?? ""}`,
-      ],
+      command: ["python", "-m", "sglang.launch_server", "--model-path", `/models/${this.model}`],
       engine: `sglang 0.5.23${scenario.name ?? ""}`,
       source: "attached",
-      state: scenario.state ?? "tracing",
+      state: this.traced ? (scenario.state ?? "tracing") : "detached",
       message: scenario.message ?? "",
       ranks: Array.from({ length: scenario.ranks }, (_, rank) => ({
         name: `TP${rank}${scenario.name ?? ""}`,
         pid: 41_300 + rank,
         reporting: rank !== scenario.silent,
       })),
-      modes: [scenario.mode],
+      modes: [this.mode],
+      steerable: this.traced && !scenario.state,
       worker: "EAGLEWorkerV2",
       algorithm: scenario.kind === "speculative" ? "EAGLE3" : "",
       overlap: scenario.overlap,
@@ -332,7 +347,7 @@ const state = () => ({
 
 if (!(scenario.state || scenario.none)) {
   setInterval(() => {
-    for (const run of runs) {
+    for (const run of runs.filter((each) => each.traced)) {
       const fresh = new Map();
       for (let place = 0; place < Number(options.rate) / 10; place += 1) {
         const began = run.endNs;
@@ -362,6 +377,75 @@ function json(response, status, body) {
   response.end(JSON.stringify(body));
 }
 
+/** What is asked for by a body of JSON; null where there is none. */
+async function bodyOf(request) {
+  if (request.headers["content-type"]?.split(";")[0] !== "application/json") {
+    return null;
+  }
+  const chunks = await Array.fromAsync(request);
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString() || "{}");
+  } catch {
+    return null;
+  }
+}
+
+/** Another mode, or the end of tracing. */
+async function control(run, wish, request, response) {
+  const body = await bodyOf(request);
+  if (body === null || (wish === "timing" && !MODES.includes(body.mode))) {
+    json(response, 400, { detail: `Say {"mode": …} with one of ${MODES.join(", ")}.` });
+    return;
+  }
+  if (!run.traced) {
+    json(response, 404, { detail: "This run is not traced from here, or not any more." });
+    return;
+  }
+  if (wish === "detach") {
+    run.traced = false;
+    json(response, 200, { switches: [] });
+    return;
+  }
+  run.wish = { mode: body.mode, from: run.n + AHEAD };
+  const ranks = run.cycles.at(-1)?.ranks.map((rank) => rank.rank) ?? [];
+  json(response, 200, { switches: [{ ranks, from_cycle: run.wish.from }] });
+}
+
+function cyclesOf(run, number, query, response) {
+  const found = run.cycles.find((cycle) => cycle.n === Number(number));
+  if (number && !found) {
+    json(response, 404, { detail: "Not found" });
+  } else if (found) {
+    json(response, 200, found);
+  } else {
+    const before = Number(query.get("before") ?? Number.POSITIVE_INFINITY);
+    const limit = Number(query.get("limit") ?? 200);
+    const older = run.cycles.filter((cycle) => cycle.n < before).slice(-limit);
+    json(response, 200, { cycles: older.reverse() });
+  }
+}
+
+/** What is stored of a run, by the rest of the path. */
+const STORED = {
+  overview,
+  distribution,
+  "distribution/cycles": barCycles,
+  requests,
+  request: oneRequest,
+};
+
+function ofRun(run, path, query, response) {
+  const [, number] = /^cycles(?:\/(\d+))?$/.exec(path) ?? [];
+  if (path.startsWith("cycles")) {
+    cyclesOf(run, number, query, response);
+  } else if (path === "report") {
+    json(response, 404, { detail: "The simulated server has no analysis: open a recording." });
+  } else {
+    const found = STORED[path]?.(run, query) ?? null;
+    json(response, found === null ? 404 : 200, found ?? { detail: "Not found" });
+  }
+}
+
 function live(request, response) {
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
   send(response, "state", state());
@@ -387,27 +471,42 @@ async function file(path, response) {
   }
 }
 
+/** What does not belong to one run, by its path. */
+const OF_ALL = {
+  "/api/state": () => state(),
+  "/api/requests/stored": () => ({ requests: [], before: null }),
+  "/api/compare": (query) => {
+    const [one, other] = ["one", "other"].map((name) => runOf(query.get(name)));
+    return one && other ? compare(one, other) : null;
+  },
+};
+
+function runOf(id) {
+  return runs.find((each) => each.id === id);
+}
+
+/** What the API answers; false where the path is none of its. */
+function api(request, response, { pathname, searchParams: query }) {
+  const [, id, path] = /^\/api\/runs\/([^/]+)\/(.+)$/.exec(pathname) ?? [];
+  const run = runOf(id);
+  if (pathname === "/api/live") {
+    live(request, response);
+  } else if (run && request.method === "POST" && ["timing", "detach"].includes(path)) {
+    void control(run, path, request, response);
+  } else if (run) {
+    ofRun(run, path, query, response);
+  } else if (id || pathname in OF_ALL) {
+    const found = OF_ALL[pathname]?.(query) ?? null;
+    json(response, found === null ? 404 : 200, found ?? NO_RUN);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 createServer((request, response) => {
   const url = new URL(request.url, "http://localhost");
-  const stored = /^\/api\/runs\/([^/]+)\/cycles(?:\/(\d+))?$/.exec(url.pathname);
-  if (url.pathname === "/api/live") {
-    live(request, response);
-  } else if (url.pathname === "/api/state") {
-    json(response, 200, state());
-  } else if (stored) {
-    const run = runs.find((each) => each.id === stored[1]);
-    const found = run?.cycles.find((cycle) => cycle.n === Number(stored[2]));
-    if (!run || (stored[2] && !found)) {
-      json(response, 404, { detail: "Not found" });
-    } else if (found) {
-      json(response, 200, found);
-    } else {
-      const before = Number(url.searchParams.get("before") ?? Number.POSITIVE_INFINITY);
-      const limit = Number(url.searchParams.get("limit") ?? 200);
-      const older = run.cycles.filter((cycle) => cycle.n < before).slice(-limit);
-      json(response, 200, { cycles: older.reverse() });
-    }
-  } else {
+  if (!api(request, response, url)) {
     void file(url.pathname, response);
   }
 }).listen(Number(options.port), "127.0.0.1", () => {

@@ -3,13 +3,11 @@ import { batch, computed, effect } from "@preact/signals";
 import { type Answer, fetched } from "./fetching.ts";
 import { isDue, isSameReport, type Want } from "./lib/asking.ts";
 import { decodeReport, type Report } from "./lib/report.ts";
-import { isTraced } from "./lib/run.ts";
 import {
   asking,
   baselineMs,
   clockMs,
-  connection,
-  paused,
+  follows,
   type Reported,
   reported,
   run,
@@ -32,20 +30,11 @@ const wanted = computed<Want | null>(() => {
     : null;
 });
 
-/** Whether cycles may come that change it, and the picture is to follow them. */
-const live = computed(
-  () =>
-    run.value !== null &&
-    isTraced(run.value) &&
-    paused.value === null &&
-    connection.value.kind === "open",
-);
-
 /** Asks by itself from now on. */
 export function startAsking(): void {
   effect(() => {
     const want = wanted.value;
-    const current = live.value && !document.hidden;
+    const current = follows.value && !document.hidden;
     if (want && isDue(want, reported.value, current, clockMs.value)) {
       void ask(want);
     }
@@ -73,13 +62,13 @@ async function ask(want: Want): Promise<void> {
     under = null;
     batch(() => {
       asking.value = false;
-      reported.value = follows(reported.peek(), want, answer, beganMs);
+      reported.value = reportAfter(reported.peek(), want, answer, beganMs);
     });
   }
 }
 
 /** What is shown after an answer: where it is a failure, the older report of the run stays. */
-function follows(
+function reportAfter(
   before: Reported | null,
   want: Want,
   answer: Answer<Report>,

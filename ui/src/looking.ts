@@ -1,7 +1,6 @@
 // When the views of stored cycles ask the server: at once for what is new, else while cycles come.
 import { computed, effect } from "@preact/signals";
 import { isStale } from "./lib/asking.ts";
-import { isTraced } from "./lib/run.ts";
 import {
   bar,
   barCycles,
@@ -21,16 +20,7 @@ import {
   traced,
 } from "./looked.ts";
 import type { Question } from "./question.ts";
-import { clockMs, connection, paused, requests, run, server, tab } from "./state.ts";
-
-/** Whether cycles may come that change what is shown, and the picture is to follow them. */
-export const follows = computed(
-  () =>
-    run.value !== null &&
-    isTraced(run.value) &&
-    paused.value === null &&
-    connection.value.kind === "open",
-);
+import { clockMs, follows, requests, run, server, tab } from "./state.ts";
 
 export const picked = computed<Picked | null>(() => {
   const current = run.value;

@@ -12,6 +12,7 @@ import "./styles.css";
 import "./dialog.css";
 import "./stored.css";
 import { App } from "./views/App.tsx";
+import { startOverseeing } from "./views/timeline/far.ts";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const followSystem = () => {
@@ -62,3 +63,4 @@ if (root) {
 start();
 startAsking();
 startLooking();
+startOverseeing();

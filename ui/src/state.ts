@@ -4,6 +4,7 @@ import type { Had } from "./lib/asking.ts";
 import { axisSpan, type Range } from "./lib/axis.ts";
 import { CONNECTING, type Connection } from "./lib/connection.ts";
 import { type CycleId, reachMs } from "./lib/cycle.ts";
+import { type Goals, goalsOf } from "./lib/goals.ts";
 import { type Place, parseHash, type Tab } from "./lib/hash.ts";
 import { type Load, loadOf } from "./lib/load.ts";
 import { EVERYTHING } from "./lib/look.ts";
@@ -43,6 +44,8 @@ interface Collected {
 export interface Paused {
   /** By the browser's clock. */
   readonly atMs: number;
+  /** Where the strip chart ends: then, or with a run that had ended. UNIX ms. */
+  readonly stripMs: number;
   readonly cycles: readonly Cycle[];
   readonly fresh: number;
   readonly columns: Columns;
@@ -121,6 +124,15 @@ export const unknownRun = computed<string | null>(() => {
   return known ? null : id;
 });
 
+/** Whether cycles may come that change what is shown, and the picture is to follow them. */
+export const follows = computed(
+  () =>
+    run.value !== null &&
+    isTraced(run.value) &&
+    paused.value === null &&
+    connection.value.kind === "open",
+);
+
 /** Cycles in view, oldest first: the frozen ones while paused. */
 export const cycles = computed<readonly Cycle[]>(() => {
   void beat.value;
@@ -178,6 +190,18 @@ export const figures = computed<Figures>(() => {
   return { summary, current, lastEndMs, lastN: last?.n ?? null, untilMs };
 });
 
+/** The newest report of the run in view; null while there is none. */
+export const runReport = computed<Report | null>(() =>
+  reported.value?.run === run.value?.run ? (reported.value?.report ?? null) : null,
+);
+
+/** What speculation has to reach under the load in view; once a second, for it changes slowly. */
+export const goals = computed<Goals | null>(() => {
+  void clockMs.value;
+  void paused.value;
+  return goalsOf(cycles.peek(), runReport.value, baselineMs.value);
+});
+
 /** Names of the ranks, as the server lists them or as they came. */
 export const rankNames = computed<readonly string[]>(() => {
   const listed = run.value?.ranks.map((rank) => rank.name) ?? [];
@@ -215,7 +239,7 @@ const frozenColumns = computed<Columns | null>(() => {
 
 /** When the strip chart ends, UNIX ms: at the pause, or with a run that ended; null is now. */
 export const stripEndMs = computed<number | null>(() =>
-  frozenColumns.value && paused.value ? paused.value.atMs : endedMs.value,
+  frozenColumns.value && paused.value ? paused.value.stripMs : endedMs.value,
 );
 
 /** What the strip chart shows: up to now, or up to the pause. */
@@ -284,8 +308,10 @@ export function takeOutage(fromMs: number, toMs: number): void {
 /** Stands still. */
 export function pause(): void {
   if (!paused.value) {
+    const atMs = Date.now();
     paused.value = {
-      atMs: Date.now(),
+      atMs,
+      stripMs: endedMs.value ?? atMs,
       cycles: [...collectedCycles()],
       fresh: 0,
       columns: currentColumns(),

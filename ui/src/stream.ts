@@ -111,14 +111,21 @@ export function connect(): void {
 
 /** Loads stored cycles before the oldest one in view; nothing while that is under way. */
 export async function loadOlder(): Promise<void> {
-  const id = run.value?.run;
   const oldest = cycles.value[0];
-  if (loadingOlder || !(paused.value && oldest && id)) {
+  if (oldest) {
+    await loadBefore(oldest.group, oldest.n);
+  }
+}
+
+/** Loads stored cycles with numbers below one; nothing while that is under way. */
+export async function loadBefore(group: string, n: number): Promise<void> {
+  const id = run.value?.run;
+  if (loadingOlder || !(paused.value && id)) {
     return;
   }
   loadingOlder = true;
   try {
-    takeStored(await storedCycles(id, oldest.group, oldest.n));
+    takeStored(await storedCycles(id, group, n));
   } catch {
     // The connection's own line says that the server is away.
   } finally {

@@ -1,5 +1,14 @@
 import { describe, expect, test as it } from "vitest";
-import { axisSpan, decimalsOf, limits, limitText, niceStep, ticks, tickText } from "./axis.ts";
+import {
+  axisSpan,
+  decimalsOf,
+  exactStep,
+  limits,
+  limitText,
+  niceStep,
+  ticks,
+  tickText,
+} from "./axis.ts";
 
 it("steps are 1, 2 or 5 times a power of ten", () => {
   expect([0.3, 1, 1.1, 3, 7, 40].map(niceStep)).toEqual([0.5, 1, 2, 5, 10, 50]);
@@ -26,6 +35,14 @@ it.each([
   [16e9, 2e9, 16e9, "16,000,000 s"],
 ])("%f ms on an axis with steps of %f up to %f is %s", (value, step, end, text) => {
   expect(tickText(value, step, end)).toBe(text);
+});
+
+it("a limit has the decimals that it takes to be true", () => {
+  expect(exactStep({ start: 40, end: 100 })).toBe(1);
+  expect(exactStep({ start: 1.5, end: 3 })).toBe(0.1);
+  expect(exactStep({ start: 0.1 * 3, end: 1 })).toBe(0.1);
+  expect(exactStep({ start: 3.38, end: 3.6 })).toBe(0.01);
+  expect(exactStep({ start: 0, end: 0.001 })).toBe(0.01);
 });
 
 it("the limits of a track are short", () => {

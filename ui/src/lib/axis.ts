@@ -4,6 +4,7 @@ import { ascending, percentile } from "./summary.ts";
 
 const MS_PER_S = 1000;
 const STEPS = [1, 2, 5, 10] as const;
+const EXACT = [1, 0.1, 0.01] as const;
 const SPANS = [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10] as const;
 
 /** A stretch of an axis. */
@@ -38,6 +39,13 @@ export function decimalsOf(step: number): number {
 export function tickText(value: number, step: number, end: number): string {
   const [unit, divisor] = end >= MS_PER_S ? ["s", MS_PER_S] : ["ms", 1];
   return value === 0 ? "0" : `${fixed(value / divisor, decimalsOf(step / divisor))} ${unit}`;
+}
+
+/** The largest of 1, 0.1 and 0.01 of which both ends of a track are multiples, else the last. */
+export function exactStep({ start, end }: Range): number {
+  const fits = (value: number, step: number) =>
+    Math.abs(value / step - Math.round(value / step)) < 1e-6;
+  return EXACT.find((step) => fits(start, step) && fits(end, step)) ?? 0.01;
 }
 
 /** A limit of a track, in the few letters that stand beside it; `step` is the track's. */

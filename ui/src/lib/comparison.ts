@@ -1,8 +1,21 @@
 // Two runs held against each other, `spectrace.analysis.run_comparison`: read, and put into words.
 import { decodeEstimate, type Estimate, maybeEstimate, reachOf, signedText } from "./estimate.ts";
 import { enumerate, fixed, length, MISSING, ms, whole } from "./format.ts";
-import { type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
+import {
+  type Json,
+  list,
+  maybeNumber,
+  maybeText,
+  maybeTexts,
+  number,
+  numbers,
+  object,
+  objects,
+  text,
+  texts,
+} from "./json.ts";
 import { phaseLabel } from "./phases.ts";
+import { endOf, type Piece, piled } from "./stack.ts";
 
 /** What an interval says: it is not 0, it is less than the margin, or neither can be said. */
 export type Verdict = "differs" | "same" | "open";
@@ -86,14 +99,11 @@ export function decodeComparison(value: unknown): Comparison {
   }
   const phases = (key: string) => list(found[key] ?? [], key).map(decodePhase);
   return {
-    settings: list(answer["settings"], "settings").map((each) => {
-      const setting = object(each, "setting");
-      return {
-        what: text(setting, "what"),
-        one: text(setting, "one"),
-        other: text(setting, "other"),
-      };
-    }),
+    settings: objects(answer, "settings").map((setting) => ({
+      what: text(setting, "what"),
+      one: text(setting, "one"),
+      other: text(setting, "other"),
+    })),
     sides: [one, other],
     cycleMs: maybeDifference(found, "cycle_ms"),
     tokensPerS: maybeDifference(found, "tokens_per_s"),
@@ -102,7 +112,7 @@ export function decodeComparison(value: unknown): Comparison {
     acceptLength: maybeDifference(found, "accept_length"),
     host: phases("host"),
     device: phases("device"),
-    notes: list(found["notes"] ?? [], "notes").map(String),
+    notes: maybeTexts(found, "notes"),
     confidence: number(found, "confidence"),
     claims: number(found, "claims", 0),
     margin: number(found, "margin"),
@@ -139,9 +149,9 @@ function decodeSide(value: unknown): Side {
   return {
     cycles: number(side, "cycles"),
     of: number(side, "of"),
-    steps: list(side["steps"], "steps").map(Number),
-    draftTokens: list(side["draft_tokens"], "draft_tokens").map(Number),
-    modes: list(side["modes"], "modes").map(String),
+    steps: numbers(side, "steps"),
+    draftTokens: numbers(side, "draft_tokens"),
+    modes: texts(side, "modes"),
     batch: number(side, "batch"),
     context: maybeNumber(side, "context"),
     groups: number(side, "groups", 1),
@@ -275,13 +285,6 @@ function tenths(part: number): string {
   return `${fixed(part * 100, 1)} %`;
 }
 
-/** A piece of a stacked bar, in ms along the axis. */
-export interface Piece {
-  readonly name: string | null;
-  readonly from: number;
-  readonly to: number;
-}
-
 /**
  * The phases of both runs as two stacked bars, in one order, the largest of the first run first;
  * what is below 0 for rounding is left out. `whole` are the two lengths.
@@ -291,17 +294,9 @@ export function stacked(phases: readonly PhaseDifference[]): {
   readonly whole: readonly [number, number];
 } {
   const order = phases.toSorted((a, b) => b.ms.one.value - a.ms.one.value);
-  const bar = (of: (each: Difference) => number) => {
-    const pieces: Piece[] = [];
-    let end = 0;
-    for (const each of order) {
-      const size = Math.max(0, of(each.ms));
-      pieces.push({ name: each.name, from: end, to: end + size });
-      end += size;
-    }
-    return { pieces, end };
-  };
+  const bar = (of: (each: Difference) => number) =>
+    piled(order.map((each) => ({ name: each.name, size: of(each.ms) })));
   const one = bar((each) => each.one.value);
   const other = bar((each) => each.other.value);
-  return { bars: [one.pieces, other.pieces], whole: [one.end, other.end] };
+  return { bars: [one, other], whole: [endOf(one), endOf(other)] };
 }

@@ -1,6 +1,6 @@
 // What can be asked of the server that is traced from here, and what is said of it.
 import { enumerate, whole } from "./format.ts";
-import { list, number, object } from "./json.ts";
+import { list, maybeTexts, number, object } from "./json.ts";
 
 /** A way of timing that can be asked for. */
 export interface Choice {
@@ -45,7 +45,7 @@ export function decodeSwitches(value: unknown): Switch[] {
   return list(object(value, "answer")["switches"] ?? [], "switches").map((entry) => {
     const one = object(entry, "switch");
     return {
-      ranks: list(one["ranks"] ?? [], "ranks").map(String),
+      ranks: maybeTexts(one, "ranks"),
       fromCycle: number(one, "from_cycle", 0),
     };
   });

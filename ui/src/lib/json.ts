@@ -24,6 +24,26 @@ export function list(value: unknown, what: string): readonly unknown[] {
   return value;
 }
 
+/** A field that is a list of objects. */
+export function objects(from: Json, key: string): readonly Json[] {
+  return list(from[key], key).map((each) => object(each, `one of ${key}`));
+}
+
+/** A field that is a list of texts. */
+export function texts(from: Json, key: string): readonly string[] {
+  return list(from[key], key).map(String);
+}
+
+/** A field that is a list of texts, empty if absent. */
+export function maybeTexts(from: Json, key: string): readonly string[] {
+  return from[key] === undefined || from[key] === null ? [] : texts(from, key);
+}
+
+/** A field that is a list of numbers. */
+export function numbers(from: Json, key: string): readonly number[] {
+  return list(from[key], key).map(Number);
+}
+
 /** A text; `missing` stands for one that is absent, without it one has to be there. */
 export function text(from: Json, key: string, missing?: string): string {
   const value = from[key] ?? missing;

@@ -1,7 +1,18 @@
 // The report of a run, `spectrace.analysis.run_report.RunReport`: the part of it that is shown.
 import { decodeEstimate, type Estimate, maybeEstimate } from "./estimate.ts";
 import { decodeGaps, type Gaps } from "./gaps.ts";
-import { flag, type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
+import {
+  flag,
+  type Json,
+  list,
+  maybeNumber,
+  maybeText,
+  maybeTexts,
+  number,
+  object,
+  objects,
+  text,
+} from "./json.ts";
 import { decodeSkew, type Skew } from "./skew.ts";
 import type { CycleTimes, Percentiles, PhaseSummary } from "./wire.ts";
 
@@ -12,20 +23,25 @@ export interface Setting {
   readonly draftTokens: number;
 }
 
-/** One setting at one batch size, held against plain decode where that is known. */
-export interface BatchVerdict {
+/** What one setting gives at one batch size, and against plain decode where that is known. */
+interface Pace {
   readonly setting: Setting;
   readonly batch: number;
+  readonly cycleMs: Estimate;
+  readonly tokensPerS: Estimate;
+  /** Where the time of plain decode comes from. */
+  readonly plainSource: string | null;
+  readonly speedUp: Estimate | null;
+}
+
+/** One setting at one batch size of the run. */
+export interface BatchVerdict extends Pace {
   readonly cycles: number;
   /** Of the time of all speculative cycles, from 0 to 1. */
   readonly share: number;
   readonly tokensPerCycle: Estimate;
-  readonly cycleMs: Estimate;
-  readonly tokensPerS: Estimate;
   readonly plainMs: Estimate | null;
-  readonly plainSource: string | null;
   readonly breakEven: Estimate | null;
-  readonly speedUp: Estimate | null;
   readonly answer: string;
   /** Acceptance at every position that break-even needs, and the one that it has; from 0 to 1. */
   readonly neededChance: number | null;
@@ -105,17 +121,10 @@ export interface VerifyFit {
   readonly jumpMs: Estimate | null;
 }
 
-/** What one setting gives at one batch size. */
-export interface Point {
-  readonly setting: Setting;
-  readonly batch: number;
+/** One setting at one batch size, measured or predicted. */
+export interface Point extends Pace {
   readonly measured: boolean;
-  /** Of plain decode, where its time comes from. */
-  readonly plainSource: string | null;
   readonly acceptLength: Estimate;
-  readonly cycleMs: Estimate;
-  readonly tokensPerS: Estimate;
-  readonly speedUp: Estimate | null;
   readonly doubts: readonly string[];
   readonly flags: readonly string[];
 }
@@ -177,7 +186,7 @@ export function decodeReport(value: unknown): Report {
     sampledCycles: number(report, "sampled_cycles"),
     windows: number(report, "windows"),
     durationS: number(report, "duration_s"),
-    modes: texts(report, "modes"),
+    modes: maybeTexts(report, "modes"),
     verdict: decodeVerdict(report["verdict"]),
     acceptance: list(report["acceptance"], "acceptance").map(decodeAcceptance),
     strata: list(report["strata"], "strata").map(decodeStratum),
@@ -186,7 +195,7 @@ export function decodeReport(value: unknown): Report {
     best: list(whatIf["best"], "best").map(decodeBest),
     crossoverBatch: maybeNumber(whatIf, "crossover_batch"),
     crossoverClear: flag(whatIf, "crossover_clear"),
-    gaps: texts(report, "gaps"),
+    gaps: maybeTexts(report, "gaps"),
     leftOut: decodeLeftOut(report["left_out"]),
     device: decodeGaps(report["bubbles"]),
     skew: decodeSkew(report["skew"]),
@@ -229,20 +238,26 @@ function decodeVerdict(value: unknown): Verdict {
 function decodeBatch(value: unknown): BatchVerdict {
   const batch = object(value, "batch verdict");
   return {
-    setting: decodeSetting(batch["setting"]),
-    batch: number(batch, "batch"),
+    ...decodePace(batch),
     cycles: number(batch, "cycles"),
     share: number(batch, "share"),
     tokensPerCycle: decodeEstimate(batch["tokens_per_cycle"]),
-    cycleMs: decodeEstimate(batch["cycle_ms"]),
-    tokensPerS: decodeEstimate(batch["tokens_per_s"]),
     plainMs: maybeEstimate(batch, "plain_ms"),
-    plainSource: maybeText(batch, "plain_source"),
     breakEven: maybeEstimate(batch, "break_even"),
-    speedUp: maybeEstimate(batch, "speed_up"),
     answer: text(batch, "answer"),
     neededChance: maybeNumber(batch, "needed_chance"),
     chance: maybeNumber(batch, "chance"),
+  };
+}
+
+function decodePace(from: Json): Pace {
+  return {
+    setting: decodeSetting(from["setting"]),
+    batch: number(from, "batch"),
+    cycleMs: decodeEstimate(from["cycle_ms"]),
+    tokensPerS: decodeEstimate(from["tokens_per_s"]),
+    plainSource: maybeText(from, "plain_source"),
+    speedUp: maybeEstimate(from, "speed_up"),
   };
 }
 
@@ -255,7 +270,7 @@ function decodeAdvice(value: unknown): Advice {
     gain: decodeEstimate(advice["gain"]),
     atMost: flag(advice, "at_most"),
     setting: setting === null ? null : decodeSetting(setting),
-    doubts: texts(advice, "doubts"),
+    doubts: maybeTexts(advice, "doubts"),
   };
 }
 
@@ -269,27 +284,26 @@ function decodeAcceptance(value: unknown): Acceptance {
     tokensPerCycle: decodeEstimate(found["delivered_length"]),
     serverAcceptLength: number(found, "sglang_accept_length"),
     draftsAccepted: maybeNumber(found, "draft_acceptance_rate"),
-    positions: list(found["positions"], "positions").map((entry) => {
-      const position = object(entry, "position");
-      return {
-        place: number(position, "place"),
-        reached: number(position, "reached"),
-        accepted: number(position, "accepted"),
-        conditional: decodeEstimate(position["conditional"]),
-      };
-    }),
+    positions: objects(found, "positions").map(decodePosition),
     byBatch: list(found["by_batch"], "by_batch").map(decodeSlice),
     byContext: list(found["by_context"], "by_context").map(decodeSlice),
-    badRequests: list(found["bad_requests"], "bad_requests").map((entry) => {
-      const request = object(entry, "request");
-      return {
-        id: text(request, "request_id"),
-        verifies: number(request, "verifies"),
-        acceptLength: number(request, "accept_length"),
-        rate: decodeEstimate(request["rate"]),
-        others: number(request, "others"),
-      };
-    }),
+    badRequests: objects(found, "bad_requests").map((request) => ({
+      id: text(request, "request_id"),
+      verifies: number(request, "verifies"),
+      acceptLength: number(request, "accept_length"),
+      rate: decodeEstimate(request["rate"]),
+      others: number(request, "others"),
+    })),
+  };
+}
+
+/** Reads what was accepted at a position. */
+export function decodePosition(position: Json): Position {
+  return {
+    place: number(position, "place"),
+    reached: number(position, "reached"),
+    accepted: number(position, "accepted"),
+    conditional: decodeEstimate(position["conditional"]),
   };
 }
 
@@ -305,7 +319,7 @@ function decodeSlice(value: unknown): Slice {
 
 function decodeStratum(value: unknown): Stratum {
   const stratum = object(value, "stratum");
-  const phases = list(stratum["phases"], "phases").map((entry) => object(entry, "phase"));
+  const phases = objects(stratum, "phases");
   const of = (lane: string) =>
     phases.filter((phase) => phase["lane"] === lane).map(decodePhaseTimes);
   const device = of("device");
@@ -347,10 +361,10 @@ function decodeFit(value: unknown): VerifyFit {
   const fit = object(value, "fit");
   return {
     batch: number(fit, "batch"),
-    points: list(fit["points"], "points").map((entry) => {
-      const point = object(entry, "point");
-      return { tokens: number(point, "tokens"), verifyMs: decodeEstimate(point["verify_ms"]) };
-    }),
+    points: objects(fit, "points").map((point) => ({
+      tokens: number(point, "tokens"),
+      verifyMs: decodeEstimate(point["verify_ms"]),
+    })),
     shape: text(fit, "shape"),
     fixedMs: maybeEstimate(fit, "fixed_ms"),
     perTokenMs: maybeEstimate(fit, "per_token_ms"),
@@ -361,16 +375,11 @@ function decodeFit(value: unknown): VerifyFit {
 function decodePoint(value: unknown): Point {
   const point = object(value, "point");
   return {
-    setting: decodeSetting(point["setting"]),
-    batch: number(point, "batch"),
+    ...decodePace(point),
     measured: flag(point, "measured"),
-    plainSource: maybeText(point, "plain_source"),
     acceptLength: decodeEstimate(point["accept_length"]),
-    cycleMs: decodeEstimate(point["cycle_ms"]),
-    tokensPerS: decodeEstimate(point["tokens_per_s"]),
-    speedUp: maybeEstimate(point, "speed_up"),
-    doubts: texts(point, "doubts"),
-    flags: texts(point, "flags"),
+    doubts: maybeTexts(point, "doubts"),
+    flags: maybeTexts(point, "flags"),
   };
 }
 
@@ -392,8 +401,4 @@ export function decodeSetting(value: unknown): Setting {
     topk: number(setting, "topk"),
     draftTokens: number(setting, "draft_tokens"),
   };
-}
-
-function texts(from: Json, key: string): string[] {
-  return list(from[key] ?? [], key).map(String);
 }

@@ -1,5 +1,5 @@
 // Requests as spans of other people tell of them, such as SGLang's own: read, kept, and laid out.
-import { flag, list, maybeText, number, object, text, WireError } from "./json.ts";
+import { flag, list, maybeText, number, object, text, texts, WireError } from "./json.ts";
 import { unixMs } from "./wire.ts";
 
 const NS_PER_MS = 1e6;
@@ -55,7 +55,7 @@ function decodeRequest(value: unknown): TracedRequest {
   const request = object(value, "request");
   return {
     trace: text(request, "trace"),
-    ids: list(request["ids"], "ids").map(String),
+    ids: texts(request, "ids"),
     service: text(request, "service", ""),
     name: text(request, "name", ""),
     t0Ms: unixMs(text(request, "t0")),

@@ -1,5 +1,5 @@
 // Requests as stored cycles tell of them: read, and their acceptance over their lives.
-import { flag, list, maybeNumber, number, object, text, WireError } from "./json.ts";
+import { flag, list, maybeNumber, number, object, text, texts, WireError } from "./json.ts";
 import { unixMs } from "./wire.ts";
 
 const NS_PER_MS = 1e6;
@@ -56,7 +56,7 @@ export function decodeServedPage(value: unknown): ServedPage {
   const page = object(value, "requests");
   const before = page["before"] ?? null;
   return {
-    groups: list(page["groups"], "groups").map(String),
+    groups: texts(page, "groups"),
     requests: list(page["requests"], "requests").map(decodeServed),
     before: before === null ? null : decodeKey(before),
   };

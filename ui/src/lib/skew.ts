@@ -1,7 +1,7 @@
 // How far the ranks lie apart: `spectrace.analysis.rank_skew.Skew`, read and in words.
 import { decodeEstimate, type Estimate, maybeEstimate } from "./estimate.ts";
 import { enumerate, ms } from "./format.ts";
-import { flag, list, maybeText, object, text } from "./json.ts";
+import { flag, list, maybeText, object, objects, text, texts } from "./json.ts";
 import { phaseLabel } from "./phases.ts";
 
 /** One rank in one phase; medians over cycles, in ms. */
@@ -51,7 +51,7 @@ export function decodeSkew(value: unknown): Skew {
     waitsIn: maybeText(skew, "waits_in"),
     lostIn: maybeText(skew, "lost_in"),
     waitedMs: maybeEstimate(skew, "waited_ms"),
-    leftOut: list(skew["left_out_ranks"], "left_out_ranks").map(String),
+    leftOut: texts(skew, "left_out_ranks"),
     problem: text(skew, "problem"),
   };
 }
@@ -65,16 +65,13 @@ function decodePhase(value: unknown): PhaseSkew {
     spreadP95Ms: decodeEstimate(phase["start_spread_p95_ms"]),
     synchronises: flag(phase, "synchronises"),
     straggler: maybeText(phase, "straggler"),
-    ranks: list(phase["ranks"], "ranks").map((entry) => {
-      const rank = object(entry, "rank");
-      return {
-        rank: text(rank, "rank"),
-        lateMs: decodeEstimate(rank["late_ms"]),
-        lostMs: decodeEstimate(rank["lost_ms"]),
-        waitedMs: decodeEstimate(rank["waited_ms"]),
-        tookMs: decodeEstimate(rank["took_ms"]),
-      };
-    }),
+    ranks: objects(phase, "ranks").map((rank) => ({
+      rank: text(rank, "rank"),
+      lateMs: decodeEstimate(rank["late_ms"]),
+      lostMs: decodeEstimate(rank["lost_ms"]),
+      waitedMs: decodeEstimate(rank["waited_ms"]),
+      tookMs: decodeEstimate(rank["took_ms"]),
+    })),
   };
 }
 

@@ -2,24 +2,40 @@
 import { decimalsOf } from "./axis.ts";
 import { decodeEstimate, type Estimate } from "./estimate.ts";
 import { fixed, ms, plural, whole } from "./format.ts";
-import { flag, type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
+import {
+  flag,
+  type Json,
+  list,
+  maybeNumber,
+  maybeText,
+  number,
+  numbers,
+  object,
+  objects,
+  text,
+  texts,
+} from "./json.ts";
 import type { LaneName } from "./lanes.ts";
 import type { Bar, Look } from "./look.ts";
 import { GAP, phaseLabel, topLevel } from "./phases.ts";
-import { decodeSetting, type Position, type Setting } from "./report.ts";
+import { decodePosition, decodeSetting, type Position, type Setting } from "./report.ts";
 import { unixMs } from "./wire.ts";
 
 const NS_PER_MS = 1e6;
 /** The name of the whole pass among those of phases. */
 export const CYCLE = "cycle";
 
-/** The times of a phase on one lane, in ns. */
-export interface LaneSpread {
-  readonly lane: LaneName;
+/** Percentiles of the times of some cycles, in ns. */
+interface Times {
   readonly cycles: number;
   readonly p50: number;
   readonly p95: number;
   readonly p99: number;
+}
+
+/** The times of a phase on one lane, in ns. */
+export interface LaneSpread extends Times {
+  readonly lane: LaneName;
   readonly least: number;
   readonly most: number;
   /** Cycles before the first bar. */
@@ -63,14 +79,10 @@ export interface Accepted {
   readonly positions: readonly Position[];
 }
 
-/** The times of cycles of one batch size and number of steps, in ns. */
-export interface Alike {
+/** The times of cycles of one batch size and number of steps. */
+export interface Alike extends Times {
   readonly batch: number;
   readonly steps: number;
-  readonly cycles: number;
-  readonly p50: number;
-  readonly p95: number;
-  readonly p99: number;
 }
 
 /** Something to choose, and how many cycles it has. */
@@ -128,10 +140,10 @@ export function decodeSpread(value: unknown): Spread {
   const spread = object(value, "distribution");
   const seen = object(spread["seen"], "seen");
   const choice = object(spread["choice"], "choice");
-  const numbers = (key: string) =>
+  const numbered = (key: string) =>
     options(seen[key], key).map(({ value: name, cycles }) => ({ value: Number(name), cycles }));
   return {
-    groups: list(spread["groups"], "groups").map(String),
+    groups: texts(spread, "groups"),
     look: {
       group: text(choice, "group"),
       rank: maybeText(choice, "rank"),
@@ -143,26 +155,20 @@ export function decodeSpread(value: unknown): Spread {
     },
     kinds: options(seen["kinds"], "kinds"),
     modes: options(seen["modes"], "modes"),
-    batches: numbers("batches"),
-    steps: numbers("steps"),
-    ranks: list(seen["ranks"], "ranks").map(String),
+    batches: numbered("batches"),
+    steps: numbered("steps"),
+    ranks: texts(seen, "ranks"),
     stored: number(spread, "stored"),
     lookedAt: number(spread, "looked_at"),
     whole: flag(spread, "whole"),
     warmUp: number(spread, "warm_up"),
     untimed: number(spread, "untimed"),
     cycles: number(spread, "cycles"),
-    alike: list(spread["alike"], "alike").map((each) => {
-      const alike = object(each, "alike");
-      return {
-        batch: number(alike, "batch"),
-        steps: number(alike, "steps"),
-        cycles: number(alike, "cycles"),
-        p50: number(alike, "p50_ns"),
-        p95: number(alike, "p95_ns"),
-        p99: number(alike, "p99_ns"),
-      };
-    }),
+    alike: objects(spread, "alike").map((alike) => ({
+      batch: number(alike, "batch"),
+      steps: number(alike, "steps"),
+      ...decodeTimes(alike),
+    })),
     phases: list(spread["phases"], "phases").map(decodePhase),
     slowest: list(spread["slowest"], "slowest").map(decodeSlow),
     acceptance: list(spread["acceptance"], "acceptance").map(decodeAccepted),
@@ -174,10 +180,10 @@ export function decodeBarPage(value: unknown): BarPage {
   const page = object(value, "bar");
   return {
     total: number(page, "total"),
-    cycles: list(page["cycles"], "cycles").map((each) => {
-      const cycle = object(each, "cycle");
-      return { ...decodeCycle(cycle), valueNs: number(cycle, "value_ns") };
-    }),
+    cycles: objects(page, "cycles").map((cycle) => ({
+      ...decodeCycle(cycle),
+      valueNs: number(cycle, "value_ns"),
+    })),
     before: maybeNumber(page, "before"),
   };
 }
@@ -193,21 +199,24 @@ function decodePhase(value: unknown): PhaseSpread {
     name: text(phase, "name"),
     lowNs: number(phase, "low_ns"),
     stepNs: number(phase, "step_ns"),
-    lanes: list(phase["lanes"], "lanes").map((each) => {
-      const lane = object(each, "lane");
-      return {
-        lane: laneOf(lane),
-        cycles: number(lane, "cycles"),
-        p50: number(lane, "p50_ns"),
-        p95: number(lane, "p95_ns"),
-        p99: number(lane, "p99_ns"),
-        least: number(lane, "least_ns"),
-        most: number(lane, "most_ns"),
-        below: number(lane, "below"),
-        bars: list(lane["bars"], "bars").map(Number),
-        beyond: number(lane, "beyond"),
-      };
-    }),
+    lanes: objects(phase, "lanes").map((lane) => ({
+      lane: laneOf(lane),
+      ...decodeTimes(lane),
+      least: number(lane, "least_ns"),
+      most: number(lane, "most_ns"),
+      below: number(lane, "below"),
+      bars: numbers(lane, "bars"),
+      beyond: number(lane, "beyond"),
+    })),
+  };
+}
+
+function decodeTimes(from: Json): Times {
+  return {
+    cycles: number(from, "cycles"),
+    p50: number(from, "p50_ns"),
+    p95: number(from, "p95_ns"),
+    p99: number(from, "p99_ns"),
   };
 }
 
@@ -246,16 +255,8 @@ function decodeAccepted(value: unknown): Accepted {
     setting: decodeSetting(accepted["setting"]),
     verifies: number(accepted, "verifies"),
     acceptLength: decodeEstimate(accepted["accept_length"]),
-    histogram: list(accepted["histogram"], "histogram").map(Number),
-    positions: list(accepted["positions"], "positions").map((each) => {
-      const position = object(each, "position");
-      return {
-        place: number(position, "place"),
-        reached: number(position, "reached"),
-        accepted: number(position, "accepted"),
-        conditional: decodeEstimate(position["conditional"]),
-      };
-    }),
+    histogram: numbers(accepted, "histogram"),
+    positions: objects(accepted, "positions").map(decodePosition),
   };
 }
 

@@ -39,7 +39,7 @@ const LONGEST_MS = 30 * 24 * 3600 * 1000;
 /** From so many px a cycle on, its phases are drawn one after the other; else as a column. */
 const BARS_FROM = 40;
 /** Cycles nearer to each other than this share a column. */
-const COLUMN = 3;
+export const COLUMN = 3;
 /** A point this near to a column, in px, still means it. */
 const REACH = 2;
 
@@ -73,10 +73,14 @@ export interface Share {
   readonly share: number;
 }
 
-/** Cycles that are too narrow for bars, in px and shares of their time. */
-export interface Column {
+/** Where a column lies, in px from the left of the plot. */
+interface Placed {
   readonly x: number;
   readonly width: number;
+}
+
+/** Cycles that are too narrow for bars, in px and shares of their time. */
+export interface Column extends Placed {
   /** The slowest of its cycles. */
   readonly cycle: Cycle;
   readonly cycles: number;
@@ -306,8 +310,8 @@ export function columnsOf(
 }
 
 /** The column at `x`, or the nearest one if it is near enough to be meant; null if none is. */
-export function nearestColumn(columns: readonly Column[], x: number): Column | null {
-  const away = (each: Column) => Math.max(each.x - x, x - each.x - each.width, 0);
+export function nearestColumn<C extends Placed>(columns: readonly C[], x: number): C | null {
+  const away = (each: C) => Math.max(each.x - x, x - each.x - each.width, 0);
   const near = columns.filter((each) => away(each) <= REACH);
   // Where one ends the next one begins: that one is meant.
   return near.toReversed().toSorted((one, other) => away(one) - away(other))[0] ?? null;

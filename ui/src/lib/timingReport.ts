@@ -1,8 +1,19 @@
 // A report of `spectrace compare-timing --json`: the same server timed in several modes.
 import { decodeEstimate, type Estimate, maybeEstimate, signedText } from "./estimate.ts";
 import { MISSING, plural, whole } from "./format.ts";
-import { type Json, list, maybeNumber, maybeText, number, object, text } from "./json.ts";
+import {
+  type Json,
+  list,
+  maybeNumber,
+  maybeText,
+  maybeTexts,
+  number,
+  object,
+  objects,
+  text,
+} from "./json.ts";
 import { phaseOrder } from "./phases.ts";
+import { endOf, type Piece, piled } from "./stack.ts";
 
 /** A report is a few kB; what is larger is none. */
 export const MOST_BYTES = 5_000_000;
@@ -67,16 +78,11 @@ export function decodeTimingReport(json: string): TimingReport {
     durationS: number(result, "duration_s"),
     modes: list(found["modes"], "modes").map(decodeMode),
     reference: reference === null ? null : text(object(reference, "reference"), "mode"),
-    differences: byMode(
-      list(found["differences"], "differences").map((each) => object(each, "difference")),
-    ),
+    differences: byMode(objects(found, "differences")),
     costs: new Map(
-      list(found["costs"], "costs").map((each) => {
-        const cost = object(each, "cost");
-        return [text(cost, "mode"), said(cost, "throughput_ratio")];
-      }),
+      objects(found, "costs").map((cost) => [text(cost, "mode"), said(cost, "throughput_ratio")]),
     ),
-    sentences: list(found["sentences"] ?? [], "sentences").map(String),
+    sentences: maybeTexts(found, "sentences"),
     rounds: number(found, "rounds"),
     blocks: number(found, "blocks"),
     confidence: number(found, "confidence"),
@@ -132,21 +138,10 @@ export function phasesOf(figures: ModeFigures): readonly PhaseFigures[] {
   return figures.device.length > 0 ? figures.device : figures.host;
 }
 
-/** A piece of a mode's bar in ms from the cycle's start; no name is what no phase covers. */
-export interface Piece {
-  readonly name: string | null;
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The bar of a mode: its phases one after the other, and the rest of the median cycle. */
+/** The bar of a mode in ms from the cycle's start: its phases one after the other, and the rest of the median cycle. */
 export function piecesOf(figures: ModeFigures): readonly Piece[] {
-  const pieces: Piece[] = [];
-  let end = 0;
-  for (const { name, ms } of phasesOf(figures)) {
-    pieces.push({ name, from: end, to: end + Math.max(0, ms.value) });
-    end = pieces.at(-1)?.to ?? end;
-  }
+  const pieces = piled(phasesOf(figures).map(({ name, ms }) => ({ name, size: ms.value })));
+  const end = endOf(pieces);
   const rest = figures.cycleMs.value - end;
   return rest > 0 ? [...pieces, { name: null, from: end, to: end + rest }] : pieces;
 }

@@ -2,9 +2,10 @@
 import { clock, length, ms, msCell, rate, whole } from "../lib/format.ts";
 import { graphsInWords, type Load } from "../lib/load.ts";
 import type { CycleTimes, Summary } from "../lib/wire.ts";
-import { type Figures, figures, load, run, SUMMARY_S } from "../state.ts";
+import { type Figures, figures, goals, load, run, SUMMARY_S } from "../state.ts";
 import { Bullet } from "./Bullet.tsx";
 import { Term } from "./Card.tsx";
+import { EvenMark } from "./EvenMark.tsx";
 import { Shares } from "./Shares.tsx";
 
 /** Three cells beside each other. */
@@ -177,7 +178,8 @@ function percentiles(times: CycleTimes | null): string {
 
 function AcceptLength({ summary }: { readonly summary: Summary | null }) {
   const value = summary?.accept_length ?? null;
-  const most = Math.max(1, ...(summary?.steps_seen ?? [])) + 1;
+  const even = goals.value?.breakEven ?? null;
+  const most = Math.max(1, ...(summary?.steps_seen ?? []), Math.ceil(even?.value ?? 0) - 1) + 1;
   return (
     <div class="cell">
       <div class="between">
@@ -191,7 +193,12 @@ function AcceptLength({ summary }: { readonly summary: Summary | null }) {
       {value === null ? (
         <p class="caption">Nothing was verified.</p>
       ) : (
-        <Bullet value={value} most={most} />
+        <Bullet value={value} most={most} even={even} />
+      )}
+      {value !== null && even && (
+        <div>
+          <EvenMark even={even} />
+        </div>
       )}
       <Term
         class="caption"

@@ -4,6 +4,7 @@ import { cycleMs, lateness, servedRows } from "../lib/cycle.ts";
 import { clock, lateMs, ms, msCell, plural, whole } from "../lib/format.ts";
 import { contextInWords, paddedInWords } from "../lib/load.ts";
 import { modesOf, oddTiming } from "../lib/timing.ts";
+import { turnover } from "../lib/turnover.ts";
 import type { Cycle, RankCycle, RequestRow } from "../lib/wire.ts";
 import { layout } from "../pointing.ts";
 import { cycles, openRank, select, selectedCycle } from "../state.ts";
@@ -16,6 +17,7 @@ import { RequestLink } from "./stored/RequestLink.tsx";
 import { measuredAtRest } from "./timeline/model.ts";
 
 const FIRST_REQUESTS = 24;
+const FIRST_CAME = 8;
 const NS_PER_MS = 1e6;
 
 /** What is measured, and the selected cycle; nothing while there is neither. */
@@ -33,6 +35,7 @@ export function Drawer() {
     <aside class="side" aria-label={`Cycle ${whole(cycle.n)}`}>
       <Title cycle={cycle} />
       <Gain cycle={cycle} />
+      <Start key={`${cycle.group} ${cycle.n}`} cycle={cycle} />
       <Phases cycle={cycle} />
       {cycle.ranks.length > 1 && <Ranks cycle={cycle} />}
       <Requests key={cycle.n} cycle={cycle} />
@@ -130,6 +133,53 @@ function Gain({ cycle }: { readonly cycle: Cycle }) {
       {only && only.correct !== null && <Dots row={only} steps={cycle.steps} />}
     </div>
   );
+}
+
+/** Who came into the batch with this cycle, and who was gone by then. */
+function Start({ cycle }: { readonly cycle: Cycle }) {
+  const all = useSignal(false);
+  const found = turnover(cycles.value, cycles.value.indexOf(cycle));
+  if (!found) {
+    return null;
+  }
+  const { before, came, left } = found;
+  const most = all.value ? Number.POSITIVE_INFINITY : FIRST_CAME;
+  const more = [came, left].reduce((sum, ids) => sum + Math.max(0, ids.length - most), 0);
+  return (
+    <section class="section" aria-label="Around its start">
+      <h3>
+        <Term about="The requests of this cycle's batch against those of the decoding cycle before it. One that was gone had finished, or gave way to others.">
+          Around its start
+        </Term>{" "}
+        <span class="caption">against cycle {whole(before)}</span>
+      </h3>
+      {came.length + left.length === 0 && <p class="soft">The same requests as before.</p>}
+      <Turned word="came" ids={came.slice(0, most)} />
+      <Turned word="gone" ids={left.slice(0, most)} />
+      {more > 0 && (
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            all.value = true;
+          }}
+        >
+          Show {whole(more)} more
+        </button>
+      )}
+    </section>
+  );
+}
+
+function Turned({ word, ids }: { readonly word: string; readonly ids: readonly string[] }) {
+  return ids.length > 0 ? (
+    <p class="turned">
+      <span class="soft">{word}</span>
+      {ids.map((id) => (
+        <RequestLink key={id} id={id} inList={true} />
+      ))}
+    </p>
+  ) : null;
 }
 
 function Ranks({ cycle }: { readonly cycle: Cycle }) {

@@ -2,12 +2,13 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { limits, limitText, niceStep, type Range } from "../lib/axis.ts";
+import { exactStep, limits, limitText, type Range } from "../lib/axis.ts";
 import { clock, length, msCell, rate } from "../lib/format.ts";
+import { evenLabel, type Goals, goalsInWords, plainLabel } from "../lib/goals.ts";
 import { type Columns, everyTenth, lastValue, type Second, secondAt } from "../lib/series.ts";
 import { colour, type Theme } from "../lib/tokens.ts";
 import { layout } from "../pointing.ts";
-import { columns, paused, STRIP_S, select, stripEndMs, theme } from "../state.ts";
+import { columns, goals, paused, run, STRIP_S, select, stripEndMs, theme } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { RequestTrack } from "./Requests.tsx";
 import { letters, view } from "./timeline/model.ts";
@@ -16,6 +17,8 @@ import type { Letter } from "./timeline/paint.ts";
 const MINUTE_S = 60;
 const MINUTES = STRIP_S / MINUTE_S;
 const TABLE_MS = 5000;
+/** What a line of words takes above a line, in px. */
+const LABEL_ROOM = 14;
 const AGO = Array.from({ length: MINUTES }, (_, place) => MINUTES - place);
 
 type Values = readonly (number | null)[];
@@ -30,10 +33,18 @@ interface TrackProps {
   readonly values: Values;
   /** The stretch around the line, from below to above. */
   readonly band?: readonly [Values, Values];
+  readonly goal?: Goal | null;
   readonly text: (value: number | null) => string;
   readonly hovered: number | null;
   readonly onHover: (place: number | null) => void;
   readonly over: Over;
+}
+
+/** A value that the curve is held against. */
+interface Goal {
+  readonly value: number;
+  /** At its line. */
+  readonly label: string;
 }
 
 /** What lies over the curves: what the waterfall shows of the past, and marks. UNIX ms. */
@@ -47,6 +58,10 @@ export function Strip() {
   const hovered = useSignal<number | null>(null);
   const shown = columns.value;
   const end = stripEndMs.value;
+  const aims = goals.value;
+  // Where only some cycles are recorded, the curve is of their tokens alone.
+  const whole = run.value?.sample_every === 1;
+  const dashed = aims === null ? "" : ` Dashed: ${goalsInWords(aims)}`;
   const past = paused.value !== null && layout.value === "time";
   const shared = {
     time: shown.time,
@@ -56,8 +71,6 @@ export function Strip() {
       hovered.value = place;
     },
   };
-  const at = hovered.value === null ? undefined : shown.time[hovered.value];
-  const spoken = at === undefined ? end : at * 1000;
   return (
     <section class="strip" aria-label="Last five minutes">
       <Track
@@ -72,56 +85,74 @@ export function Strip() {
       <Track
         {...shared}
         name="accept length"
-        about="(correct drafts + verifies) / verifies of each second."
+        about={`(correct drafts + verifies) / verifies of each second.${dashed}`}
         unit="tokens"
         floor={1}
         values={shown.acceptLength}
+        goal={aims && { value: aims.breakEven.value, label: evenLabel(aims) }}
         text={length}
       />
       <Track
         {...shared}
         name="throughput"
-        about="Tokens that all requests together got in each second. A blank stretch was not seen."
+        about={`Tokens that all requests together got in each second. A blank stretch was not seen.${whole ? dashed : ""}`}
         unit="tok/s"
         values={shown.tokensPerS}
+        goal={aims && whole ? { value: aims.plainTokensPerS, label: plainLabel(aims) } : null}
         text={rate}
       />
       <RequestTrack />
-      <div class="track timeaxis">
-        <div class="gutter caption">{spoken === null ? "" : clock(spoken)}</div>
-        <div
-          class="scale caption"
-          role="slider"
-          tabIndex={0}
-          aria-label="Second in the strip chart. Enter selects its slowest cycle."
-          aria-valuemin={0}
-          aria-valuemax={shown.time.length - 1}
-          aria-valuenow={hovered.value ?? shown.time.length - 1}
-          aria-valuetext={inWords(secondAt(shown, hovered.value ?? shown.time.length - 1))}
-          onKeyDown={(event) => onKeyDown(event, shown, hovered)}
-          onBlur={() => {
-            hovered.value = null;
-          }}
-        >
-          {AGO.map((minutes) => (
-            <span key={minutes} style={{ left: `${(1 - minutes / MINUTES) * 100}%` }}>
-              {minutes === MINUTES ? `${minutes} min ${end === null ? "ago" : "before"}` : minutes}
-            </span>
-          ))}
-        </div>
-        <div class="caption" aria-hidden="true">
-          <span class="now">{end === null ? "now" : clock(end)}</span>
-        </div>
-      </div>
+      <TimeAxis shown={shown} hovered={hovered} end={end} />
       <div class="unseen">
-        <StripTable shown={shown} />
+        <StripTable shown={shown} goals={aims} />
       </div>
     </section>
   );
 }
 
+/** The axis below the tracks: one stop of the keyboard, which goes through the seconds. */
+function TimeAxis(props: {
+  readonly shown: Columns;
+  readonly hovered: Signal<number | null>;
+  /** UNIX ms; null is now. */
+  readonly end: number | null;
+}) {
+  const { shown, hovered, end } = props;
+  const at = hovered.value === null ? undefined : shown.time[hovered.value];
+  const spoken = at === undefined ? end : at * 1000;
+  return (
+    <div class="track timeaxis">
+      <div class="gutter caption">{spoken === null ? "" : clock(spoken)}</div>
+      <div
+        class="scale caption"
+        role="slider"
+        tabIndex={0}
+        aria-label="Second in the strip chart. Enter selects its slowest cycle."
+        aria-valuemin={0}
+        aria-valuemax={shown.time.length - 1}
+        aria-valuenow={hovered.value ?? shown.time.length - 1}
+        aria-valuetext={inWords(secondAt(shown, hovered.value ?? shown.time.length - 1))}
+        onKeyDown={(event) => onKeyDown(event, shown, hovered)}
+        onBlur={() => {
+          hovered.value = null;
+        }}
+      >
+        {AGO.map((minutes) => (
+          <span key={minutes} style={{ left: `${(1 - minutes / MINUTES) * 100}%` }}>
+            {minutes === MINUTES ? `${minutes} min ${end === null ? "ago" : "before"}` : minutes}
+          </span>
+        ))}
+      </div>
+      <div class="caption" aria-hidden="true">
+        <span class="now">{end === null ? "now" : clock(end)}</span>
+      </div>
+    </div>
+  );
+}
+
 /** The curves as a table; brought up to date at most every five seconds. */
-function StripTable({ shown }: { readonly shown: Columns }) {
+function StripTable(props: { readonly shown: Columns; readonly goals: Goals | null }) {
+  const { shown, goals: aims } = props;
   const kept = useRef<{ seconds: readonly Second[]; atMs: number }>({ seconds: [], atMs: 0 });
   const { seconds, atMs } = kept.current;
   if (seconds.length === 0 || Date.now() - atMs > TABLE_MS) {
@@ -129,7 +160,11 @@ function StripTable({ shown }: { readonly shown: Columns }) {
   }
   return (
     <table>
-      <caption>Every tenth second of the last five minutes, newest first</caption>
+      <caption>
+        Every tenth second of the last five minutes, newest first
+        {aims &&
+          `. Lines to hold them against: ${evenLabel(aims)} tokens, ${plainLabel(aims)} tok/s`}
+      </caption>
       <thead>
         <tr>
           <th scope="col">second</th>
@@ -200,10 +235,12 @@ function inWords(second: Second | null): string {
 }
 
 function Track(props: TrackProps) {
-  const { name, about, unit, values, band, text, hovered } = props;
+  const { name, about, unit, values, band, goal, text, hovered } = props;
   const range = useRef<Range | null>(null);
+  // A line alone says nothing.
+  const aim = goal && values.some((each) => each !== null) ? [goal.value] : [];
   range.current = limits(
-    [...values, ...(band ? [...band[0], ...band[1]] : [])],
+    [...values, ...(band ? [...band[0], ...band[1]] : []), ...aim],
     range.current,
     props.floor,
   );
@@ -265,7 +302,10 @@ function Plot(props: TrackProps & { readonly range: Range | null }) {
   useEffect(() => {
     plot.current?.setData(data(latest.current) as uPlot.AlignedData);
   }, [props.time]);
-  useEffect(() => plot.current?.redraw(false), [props.over.view, props.over.letters]);
+  useEffect(
+    () => plot.current?.redraw(false),
+    [props.over.view, props.over.letters, props.goal?.label],
+  );
   useEffect(() => {
     const chart = plot.current;
     // The pointer moves the cursor itself; what the keyboard chose is shown in the same way.
@@ -313,7 +353,10 @@ function options(
     ...(banded ? { bands: [{ series: [2, 1], fill: `${colour("ink3", tone)}4D` }] } : {}),
     hooks: {
       drawClear: [(chart) => drawMinutes(chart, colour("line", tone))],
-      draw: [(chart) => drawOver(chart, latest.current.over, tone)],
+      draw: [
+        (chart) => drawGoal(chart, latest.current.goal ?? null, tone),
+        (chart) => drawOver(chart, latest.current.over, tone),
+      ],
       setCursor: [(chart) => latest.current.onHover(chart.cursor.idx ?? null)],
     },
   };
@@ -331,6 +374,39 @@ function drawMinutes(chart: uPlot, stroke: string): void {
     const x = Math.round(bbox.left + (bbox.width * minute) / MINUTES);
     ctx.fillRect(x, 0, Math.max(1, Math.round(devicePixelRatio)), ctx.canvas.height);
   }
+  ctx.restore();
+}
+
+/** A dashed line with its name above it, or below where there is no room. */
+function drawGoal(chart: uPlot, goal: Goal | null, tone: Theme): void {
+  const { ctx, bbox } = chart;
+  if (!goal || chart.data.at(-1)?.every((value) => value === null)) {
+    return;
+  }
+  const px = devicePixelRatio;
+  const width = Math.max(1, Math.round(px));
+  // The middle of a line of whole pixels, so that it is sharp.
+  const y = Math.round(chart.valToPos(goal.value, "y", true) - width / 2) + width / 2;
+  ctx.save();
+  ctx.strokeStyle = colour("good", tone);
+  ctx.lineWidth = width;
+  ctx.setLineDash([6 * px, 4 * px]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.font = `${11 * px}px ${getComputedStyle(document.body).fontFamily}`;
+  ctx.textAlign = "left";
+  const above = y - bbox.top > LABEL_ROOM * px;
+  ctx.textBaseline = above ? "bottom" : "top";
+  const at = [bbox.left + 4 * px, y + (above ? -2 : 3) * px] as const;
+  // A plate, so that no curve runs through the words.
+  ctx.strokeStyle = colour("bg", tone);
+  ctx.lineWidth = 3 * px;
+  ctx.strokeText(goal.label, ...at);
+  ctx.fillStyle = colour("good", tone);
+  ctx.fillText(goal.label, ...at);
   ctx.restore();
 }
 
@@ -364,9 +440,5 @@ function drawOver(chart: uPlot, { view: stretch, letters: marked }: Over, tone: 
 }
 
 function limit(range: Range | null, side: "start" | "end"): string {
-  if (!range) {
-    return "";
-  }
-  const step = niceStep((range.end - range.start) / 2);
-  return limitText(range[side], step);
+  return range ? limitText(range[side], exactStep(range)) : "";
 }

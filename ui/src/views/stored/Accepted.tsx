@@ -1,46 +1,25 @@
 // What verify accepted in the picked cycles: by position, and how many tokens it gave.
-import { useSignal } from "@preact/signals";
 import { estimateText } from "../../lib/estimate.ts";
 import { shareCell, whole } from "../../lib/format.ts";
-import { settingKey } from "../../lib/report.ts";
 import type { Accepted as Found } from "../../lib/spread.ts";
-import { settingInWords } from "../../lib/verdict.ts";
 import { Term } from "../Card.tsx";
 import { PositionChart, PositionTable } from "../verdict/PositionChart.tsx";
+import { PositionsHead, useSetting } from "../verdict/PositionsHead.tsx";
 
 /** One setting at a time; nothing where nothing was verified. */
 export function Accepted({ found }: { readonly found: readonly Found[] }) {
-  const chosen = useSignal("");
-  const one = found.find(({ setting }) => settingKey(setting) === chosen.value) ?? found[0];
+  const chosen = useSetting(found);
+  const { one } = chosen;
   if (!one) {
     return null;
   }
   return (
     <>
       <section class="part" aria-label="Accepted at each position">
-        <div class="between">
-          <h3>
-            <Term about="Of the verifies in which all drafts before a position were correct, the share in which that one was too. Whiskers are Wilson's interval at 95 %.">
-              Accepted at each position
-            </Term>{" "}
-            <span class="caption">if reached</span>
-          </h3>
-          {found.length > 1 && (
-            <select
-              aria-label="Setting"
-              value={settingKey(one.setting)}
-              onChange={(event) => {
-                chosen.value = event.currentTarget.value;
-              }}
-            >
-              {found.map(({ setting }) => (
-                <option key={settingKey(setting)} value={settingKey(setting)}>
-                  {settingInWords(setting)}
-                </option>
-              ))}
-            </select>
-          )}
-        </div>
+        <PositionsHead
+          about="Of the verifies in which all drafts before a position were correct, the share in which that one was too. Whiskers are Wilson's interval at 95 %."
+          chosen={chosen}
+        />
         <PositionChart positions={one.positions} />
         <PositionTable positions={one.positions} />
       </section>

@@ -1,5 +1,4 @@
 // The cycles of the bar that was chosen, and the way from there into the waterfall.
-import { useEffect, useRef } from "preact/hooks";
 import { clock, msCell, plural, whole } from "../../lib/format.ts";
 import { type Bar, formatBar } from "../../lib/look.ts";
 import { phaseLabel } from "../../lib/phases.ts";
@@ -7,15 +6,12 @@ import { CYCLE, rangeText, subjectOf } from "../../lib/spread.ts";
 import { barCycles, bar as chosen, moreOfBar } from "../../looked.ts";
 import { pickedBar } from "../../looking.ts";
 import { CycleLink } from "./CycleLink.tsx";
+import { DetailHead, DetailState } from "./DetailHead.tsx";
 
 const NS_PER_MS = 1e6;
 
 /** A list, newest first; Escape closes it. */
 export function BarCycles({ bar }: { readonly bar: Bar }) {
-  const title = useRef<HTMLHeadingElement>(null);
-  const key = formatBar(bar);
-  // Who chose a bar wants its cycles next, also by keyboard and where the list stands far below.
-  useEffect(() => title.current?.focus(), [key]);
   const had = barCycles.of(pickedBar.value);
   const page = had?.value ?? null;
   const close = () => {
@@ -25,32 +21,12 @@ export function BarCycles({ bar }: { readonly bar: Bar }) {
     );
     row?.focus();
   };
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => event.key === "Escape" && close();
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [key]);
   return (
     <section class="part barcycles" aria-label="Cycles of the bar">
-      <div class="between">
-        <h3 ref={title} tabIndex={-1}>
-          {subjectOf(bar.phase, bar.lane)}, {rangeText(bar)}
-        </h3>
-        <button
-          type="button"
-          class="button plain icon"
-          aria-label="Close"
-          title="Close"
-          onClick={close}
-        >
-          ✕
-        </button>
-      </div>
-      {had?.failure && (
-        <p role="alert" class="bad">
-          {had.failure}
-        </p>
-      )}
+      <DetailHead of={formatBar(bar)} close={close}>
+        {subjectOf(bar.phase, bar.lane)}, {rangeText(bar)}
+      </DetailHead>
+      <DetailState had={had} />
       {page && (
         <>
           <p class="soft">
@@ -95,7 +71,6 @@ export function BarCycles({ bar }: { readonly bar: Bar }) {
           )}
         </>
       )}
-      {!had && <p class="soft">Reading</p>}
     </section>
   );
 }

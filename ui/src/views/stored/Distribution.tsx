@@ -1,6 +1,6 @@
 // How the times of stored cycles are spread: a row for each phase, and beside them what stands out.
 import { useSignal } from "@preact/signals";
-import { clock, msCell } from "../../lib/format.ts";
+import { msCell } from "../../lib/format.ts";
 import { definition, GAP, phaseLabel, topLevel } from "../../lib/phases.ts";
 import {
   CYCLE,
@@ -12,6 +12,7 @@ import {
 } from "../../lib/spread.ts";
 import { bar, spread } from "../../looked.ts";
 import { lookAgain, picked } from "../../looking.ts";
+import { AsOf, Failure, ReadAgain } from "../AsOf.tsx";
 import { Term } from "../Card.tsx";
 import { Swatch } from "../Swatch.tsx";
 import { Accepted } from "./Accepted.tsx";
@@ -41,20 +42,10 @@ export function Distribution() {
       <div class="freshness">
         <Picks spread={shown} />
         <div class="grow" />
-        <span class="soft" role="status">
-          {had?.value
-            ? `As of ${clock(had.atMs)}`
-            : spread.asking.value && "Reading what is stored"}
-        </span>
-        <button type="button" class="button" disabled={spread.asking.value} onClick={lookAgain}>
-          Read again
-        </button>
+        <AsOf ms={had?.value ? had.atMs : null} asking={spread.asking.value} />
+        <ReadAgain disabled={spread.asking.value} ask={lookAgain} />
       </div>
-      {had?.failure && (
-        <p class="failure" role="alert">
-          <b>The stored cycles could not be read.</b> {had.failure}
-        </p>
-      )}
+      <Failure what="The stored cycles could not be read." why={had?.failure} />
       {shown && <Found found={shown} stale={had === null} />}
       {!(shown || had?.failure) && <Skeleton />}
     </section>

@@ -1,5 +1,4 @@
 // One request: what it got, its accept length over its life, and the cycles that worked for it.
-import { useEffect, useRef } from "preact/hooks";
 import { type Range, ticks } from "../../lib/axis.ts";
 import { clock, length, ms, msCell, plural, whole } from "../../lib/format.ts";
 import { through, xOf, yOf } from "../../lib/plot.ts";
@@ -13,46 +12,24 @@ import {
 } from "../../lib/served.ts";
 import { history, moreHistory, requestId } from "../../looked.ts";
 import { pickedRequest } from "../../looking.ts";
-import { reported, run } from "../../state.ts";
+import { runReport } from "../../state.ts";
 import { Term } from "../Card.tsx";
 import { Copy } from "../Copy.tsx";
 import { Plot } from "../verdict/Plot.tsx";
 import { CycleLink } from "./CycleLink.tsx";
+import { DetailHead, DetailState } from "./DetailHead.tsx";
 
 /** `id` is the request's. */
 export function History({ id }: { readonly id: string }) {
-  const title = useRef<HTMLHeadingElement>(null);
-  useEffect(() => title.current?.focus(), [id]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => event.key === "Escape" && close();
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, [id]);
   const had = history.of(pickedRequest.value);
   return (
     <aside class="history" aria-label="Request">
       <div class="part">
-        <div class="between">
-          <h3 ref={title} tabIndex={-1} class="mono wraps">
-            {id}
-          </h3>
-          <button
-            type="button"
-            class="button plain icon"
-            aria-label="Close"
-            title="Close"
-            onClick={close}
-          >
-            ✕
-          </button>
-        </div>
+        <DetailHead of={id} close={close} class="mono wraps">
+          {id}
+        </DetailHead>
         <Copy text={id} label="Copy id" class="small" />
-        {had?.failure && (
-          <p role="alert" class="bad">
-            {had.failure}
-          </p>
-        )}
-        {!had && <p class="soft">Reading</p>}
+        <DetailState had={had} />
         {had?.value && <Facts found={had.value} />}
       </div>
       {had?.value && <Life found={had.value} />}
@@ -186,7 +163,7 @@ function lifeInWords(stretches: readonly Stretch[]): string {
 
 /** Where speculation begins to pay for most of these cycles; null while no report says so. */
 function breakEven(cycles: readonly ServedCycle[]): number | null {
-  const report = reported.value?.run === run.value?.run ? reported.value?.report : null;
+  const report = runReport.value;
   const middle = cycles[Math.floor(cycles.length / 2)];
   const alike = report?.verdict.byBatch.find(
     ({ setting, batch }) => setting.steps === middle?.steps && batch === middle.batch,

@@ -1,5 +1,4 @@
 // Two stored runs held against each other: which is faster, and which phase makes it so.
-import { ticks, tickText } from "../../lib/axis.ts";
 import {
   basisOf,
   type Comparison,
@@ -13,20 +12,15 @@ import {
   stacked,
 } from "../../lib/comparison.ts";
 import { estimateText } from "../../lib/estimate.ts";
-import { clock, MISSING, ms, plural, share, shortId } from "../../lib/format.ts";
-import { xOf } from "../../lib/plot.ts";
+import { MISSING, ms, plural, share, shortId } from "../../lib/format.ts";
 import { address, modelName } from "../../lib/run.ts";
-import { phaseProperty } from "../../lib/tokens.ts";
 import { comparison, oneRun, otherRun } from "../../looked.ts";
 import { lookAgain, pair } from "../../looking.ts";
 import { server } from "../../state.ts";
+import { AsOf, Failure, ReadAgain } from "../AsOf.tsx";
 import { Swatch } from "../Swatch.tsx";
 import { Sideways } from "../verdict/Sideways.tsx";
-import { useWidth } from "../width.ts";
-
-const BAR = 28;
-const AXIS = 20;
-const LEFT = 8;
+import { StackedBars } from "./StackedBars.tsx";
 
 /** Two lists of runs, and what was found. */
 export function Runs() {
@@ -47,24 +41,15 @@ export function Runs() {
           </button>
         )}
         <div class="grow" />
-        <span class="soft" role="status">
-          {had?.value ? `As of ${clock(had.atMs)}` : comparison.asking.value && "Reading both runs"}
-        </span>
-        <button
-          type="button"
-          class="button"
-          disabled={!now || comparison.asking.value}
-          onClick={lookAgain}
-        >
-          Read again
-        </button>
+        <AsOf
+          ms={had?.value ? had.atMs : null}
+          asking={comparison.asking.value}
+          reading="Reading both runs"
+        />
+        <ReadAgain disabled={!now || comparison.asking.value} ask={lookAgain} />
       </div>
       {!now && <Alone count={runs.length} />}
-      {had?.failure && (
-        <p class="failure" role="alert">
-          <b>The runs could not be compared.</b> {had.failure}
-        </p>
-      )}
+      <Failure what="The runs could not be compared." why={had?.failure} />
       {had?.value && <Found found={had.value} />}
       {now && !had && (
         <div class="skeleton" aria-hidden="true">
@@ -260,58 +245,26 @@ function partText({ verdict }: Difference, part: number | null): string {
 /** Both runs as bars on one axis that begins at 0. */
 function Stacked(props: { readonly where: string; readonly phases: readonly PhaseDifference[] }) {
   const { where, phases } = props;
-  const [box, width] = useWidth();
   const { bars, whole } = stacked(phases);
-  const range = { start: 0, end: Math.max(...whole, 1e-6) };
-  const height = 2 * BAR + AXIS;
-  const frame = { width, height, left: LEFT, right: 64, top: 0, bottom: AXIS };
   const names = ["first", "second"] as const;
   const said = names.map((name, at) => `${name} ${ms(whole[at] ?? 0)}`).join(", ");
-  const filled = where === "on the device";
-  const marks = ticks(range, Math.max(2, Math.floor(width / 90)));
-  const step = (marks[1] ?? 1) - (marks[0] ?? 0);
   return (
-    <div class="chart stacked" ref={box} style={{ height: `${height}px` }}>
-      {width > 0 && (
-        <svg width={width} height={height} role="img" aria-label={`Both runs ${where}: ${said}`}>
-          {bars.map((pieces, row) => (
-            <g key={names[row]} transform={`translate(0 ${row * BAR})`}>
-              {pieces.map(({ name, from, to }) => {
-                const x = xOf(frame, range, from);
-                const style = {
-                  fill: name ? `var(${phaseProperty(name)}${filled ? "" : "-pale"})` : "var(--bg3)",
-                  stroke: name ? `var(${phaseProperty(name)})` : "var(--gap)",
-                };
-                return (
-                  <rect
-                    key={name ?? ""}
-                    x={x}
-                    y={4}
-                    width={Math.max(0, xOf(frame, range, to) - x - 1)}
-                    height={BAR - 8}
-                    style={style}
-                  />
-                );
-              })}
-              <text x={xOf(frame, range, whole[row] ?? 0) + 6} y={BAR / 2 + 4}>
-                {names[row]}
-              </text>
-            </g>
-          ))}
-          {marks.map((at) => (
-            <text
-              key={at}
-              class="tick"
-              x={xOf(frame, range, at)}
-              y={height - 4}
-              text-anchor={at === 0 ? "start" : "middle"}
-            >
-              {tickText(at, step, range.end)}
-            </text>
-          ))}
-        </svg>
-      )}
+    <>
+      <StackedBars
+        label={`Both runs ${where}: ${said}`}
+        bars={names.map((name, at) => ({
+          name,
+          pieces: bars[at] ?? [],
+          filled: where === "on the device",
+          words: name,
+        }))}
+        named={false}
+        left={8}
+        right={64}
+        row={28}
+        free={4}
+      />
       <span class="unseen">{plural(phases.length, "phase")}, listed below.</span>
-    </div>
+    </>
   );
 }

@@ -6,6 +6,7 @@ import { acceptLength, found, type Served as Request, type ServedPage } from "..
 import { moreRequests, moreTraced, requestId, served, traced } from "../../looked.ts";
 import { group, lookAgain } from "../../looking.ts";
 import { place } from "../../state.ts";
+import { AsOf, Failure, ReadAgain } from "../AsOf.tsx";
 import { TracedTable } from "../Requests.tsx";
 import { Sideways } from "../verdict/Sideways.tsx";
 import { History } from "./History.tsx";
@@ -36,20 +37,10 @@ export function Served() {
           </label>
         </div>
         <div class="grow" />
-        <span class="soft" role="status">
-          {page && had
-            ? `As of ${clock(had.atMs)}`
-            : served.asking.value && "Reading what is stored"}
-        </span>
-        <button type="button" class="button" disabled={served.asking.value} onClick={lookAgain}>
-          Read again
-        </button>
+        <AsOf ms={page && had ? had.atMs : null} asking={served.asking.value} />
+        <ReadAgain disabled={served.asking.value} ask={lookAgain} />
       </div>
-      {had?.failure && (
-        <p class="failure" role="alert">
-          <b>The stored requests could not be read.</b> {had.failure}
-        </p>
-      )}
+      <Failure what="The stored requests could not be read." why={had?.failure} />
       <div class={requestId.value === null ? "servedgrid" : "servedgrid split"}>
         <div class="servedlist">
           {page && <List page={page} wanted={wanted.value} />}

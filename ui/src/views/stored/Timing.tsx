@@ -1,10 +1,8 @@
 // Ways of timing side by side: a report of `spectrace compare-timing --json`, opened from a file.
 import { type Signal, signal } from "@preact/signals";
-import { ticks, tickText } from "../../lib/axis.ts";
 import { estimateText } from "../../lib/estimate.ts";
 import { ms } from "../../lib/format.ts";
 import { phaseLabel } from "../../lib/phases.ts";
-import { xOf } from "../../lib/plot.ts";
 import {
   costText,
   decodeTimingReport,
@@ -18,15 +16,13 @@ import {
   piecesOf,
   type TimingReport,
 } from "../../lib/timingReport.ts";
-import { phaseProperty } from "../../lib/tokens.ts";
 import { run } from "../../state.ts";
+import { Failure } from "../AsOf.tsx";
 import { Copy } from "../Copy.tsx";
 import { Swatch } from "../Swatch.tsx";
 import { Sideways } from "../verdict/Sideways.tsx";
-import { useWidth } from "../width.ts";
+import { StackedBars } from "./StackedBars.tsx";
 
-const BAR = 34;
-const AXIS = 20;
 const ABOUT: Readonly<Record<string, string>> = {
   off: "one host stamp per cycle",
   host: "the host's clock alone",
@@ -56,11 +52,7 @@ export function Timing() {
           />
         </label>
       </div>
-      {now?.failure && (
-        <p class="failure" role="alert">
-          <b>{now.name} is no such report.</b> {now.failure}
-        </p>
-      )}
+      <Failure what={`${now?.name} is no such report.`} why={now?.failure} />
       {now?.report ? <Found report={now.report} /> : <HowTo />}
     </section>
   );
@@ -139,65 +131,23 @@ function Found({ report }: { readonly report: TimingReport }) {
 
 /** One bar a mode, on one axis from 0. */
 function Bars({ modes }: { readonly modes: readonly ModeFigures[] }) {
-  const [box, width] = useWidth();
-  const bars = modes.map((each) => ({ each, pieces: piecesOf(each) }));
-  const end = Math.max(1e-6, ...bars.map(({ pieces }) => pieces.at(-1)?.to ?? 0));
-  const range = { start: 0, end };
-  const height = bars.length * BAR + AXIS;
-  const frame = { width, height, left: 64, right: 72, top: 0, bottom: AXIS };
-  const marks = ticks(range, Math.max(2, Math.floor(width / 90)));
-  const step = (marks[1] ?? 1) - (marks[0] ?? 0);
-  const said = bars.map(({ each }) => `${each.mode} ${ms(each.cycleMs.value)}`).join(", ");
+  const said = modes.map((each) => `${each.mode} ${ms(each.cycleMs.value)}`).join(", ");
   return (
-    <div class="chart stacked" ref={box} style={{ height: `${height}px` }}>
-      {width > 0 && (
-        <svg width={width} height={height} role="img" aria-label={`Median cycles: ${said}`}>
-          {bars.map(({ each, pieces }, row) => (
-            <g key={each.mode} transform={`translate(0 ${row * BAR})`}>
-              <text class="name" x={0} y={BAR / 2 + 4}>
-                {each.mode}
-              </text>
-              {pieces.map(({ name, from, to }) => {
-                const x = xOf(frame, range, from);
-                return (
-                  <rect
-                    key={name ?? ""}
-                    x={x}
-                    y={6}
-                    width={Math.max(0, xOf(frame, range, to) - x - 1)}
-                    height={BAR - 12}
-                    style={fillOf(name, laneOf(each) === "device")}
-                  />
-                );
-              })}
-              <text x={xOf(frame, range, pieces.at(-1)?.to ?? 0) + 6} y={BAR / 2 + 4}>
-                {ms(each.cycleMs.value)}
-              </text>
-            </g>
-          ))}
-          {marks.map((mark) => (
-            <text
-              key={mark}
-              class="tick"
-              x={xOf(frame, range, mark)}
-              y={height - 4}
-              text-anchor={mark === 0 ? "start" : "middle"}
-            >
-              {tickText(mark, step, end)}
-            </text>
-          ))}
-        </svg>
-      )}
-    </div>
+    <StackedBars
+      label={`Median cycles: ${said}`}
+      bars={modes.map((each) => ({
+        name: each.mode,
+        pieces: piecesOf(each),
+        filled: laneOf(each) === "device",
+        words: ms(each.cycleMs.value),
+      }))}
+      named={true}
+      left={64}
+      right={72}
+      row={34}
+      free={6}
+    />
   );
-}
-
-function fillOf(name: string | null, filled: boolean) {
-  const property = name ? phaseProperty(name) : null;
-  return {
-    fill: property ? `var(${property}${filled ? "" : "-pale"})` : "var(--bg3)",
-    stroke: property ? `var(${property})` : "var(--gap)",
-  };
 }
 
 function Cycles({ report }: { readonly report: TimingReport }) {

@@ -1,30 +1,35 @@
 // All ranks on one axis of time, on a canvas; with a table for those who need one.
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { cycleKey } from "../../lib/cycle.ts";
-import { ms, plural, whole } from "../../lib/format.ts";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type CycleId, cycleKey } from "../../lib/cycle.ts";
+import { clock, ms, plural, whole } from "../../lib/format.ts";
+import { coarse } from "../../lib/overview.ts";
 import { spotOf } from "../../lib/spot.ts";
-import { panTime, wholeView } from "../../lib/timeline.ts";
+import { panTime } from "../../lib/timeline.ts";
 import { measured, spanMs } from "../../pointing.ts";
 import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts";
 import { Card } from "../Card.tsx";
 import { CycleTable } from "../waterfall/CycleTable.tsx";
-import { resize, useBox } from "../waterfall/canvas.ts";
+import { HOVER_MS, useBox, usePainting, useWheel, WHEEL } from "../waterfall/canvas.ts";
 import { PhaseCard, spokenPhase } from "../waterfall/PhaseCard.tsx";
 import { Waiting } from "../waterfall/Waiting.tsx";
 import {
   barAtPoint,
   box,
+  boxAtPoint,
+  boxes,
   byKeys,
   columnAt,
   cycleAt,
   cycleRange,
   dragging,
+  far,
   focus,
   focused,
   gutter,
   hold,
   hovered,
   inBars,
+  known,
   loading,
   measureBetween,
   panBy,
@@ -44,11 +49,10 @@ import {
 } from "./model.ts";
 import { HEAD, paint } from "./paint.ts";
 
-const HOVER_MS = 60;
-const WHEEL = 1.0015;
 /** A pointer that moved less than this while it was down has clicked. */
 const CLICK = 4;
 const MOST_LISTED = 60;
+const MOST_SUMMED = 20;
 const SETTLED_MS = 150;
 
 let rest: ReturnType<typeof setTimeout> | undefined;
@@ -65,15 +69,16 @@ export function Timeline() {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   useBox(scroller, box);
-  usePainting(canvas);
-  useWheel(scroller);
+  usePainting(canvas, scene.value, paint);
+  useWheel(scroller, onWheel);
   useRevealing();
   const explained = hovered.value ?? focused.value;
   const still = paused.value;
+  const summed = boxes.value[0]?.column.start ?? "";
   const settled = useSettled(
     still
-      ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end}`
-      : `${spanMs.value}`, // what comes by itself moves no table
+      ? `${still.atMs} ${still.cycles.length} ${view.value.start} ${view.value.end} ${summed}`
+      : `${spanMs.value} ${summed}`, // what comes by itself moves no table
   );
   return (
     <section class="waterfall timeline" aria-label="Waterfall">
@@ -103,6 +108,7 @@ export function Timeline() {
         {focused.value ? spokenPhase(focused.value.found) : ""}
       </p>
       <div class="unseen">
+        {far.value && <FarTable at={settled} />}
         <CycleTable cycles={shown.value.slice(-MOST_LISTED).toReversed()} at={settled} />
       </div>
     </section>
@@ -112,48 +118,84 @@ export function Timeline() {
 /** What a column stands for, where cycles are too narrow for their phases. */
 function ColumnCard() {
   const at = resting.value ? pointer.value : null;
-  const column = at && at.x > box.value.left + gutter.value ? columnAt(at.x) : null;
+  const column = at && at.x > box.value.left + gutter.value ? summedAt(at.x) : null;
   if (!(at && column)) {
     return null;
   }
-  const { cycle, time } = column;
+  const { cycles: count, n, leastMs, mostMs } = column;
   return (
     <Card x={at.x} y={at.y}>
-      {column.cycles === 1 ? (
+      {count === 1 ? (
         <p>
-          Cycle {whole(cycle.n)}, {ms(time.end)}.
+          Cycle {whole(n)}, {ms(mostMs)}.
         </p>
       ) : (
         <p>
-          {plural(column.cycles, "cycle")} from {ms(time.start)} to {ms(time.end)}. The slowest is{" "}
-          {whole(cycle.n)}.
+          {plural(count, "cycle")} from {ms(leastMs)} to {ms(mostMs)}. The slowest is {whole(n)}.
         </p>
       )}
     </Card>
   );
 }
 
-function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
-  const now = scene.value;
-  useLayoutEffect(() => {
-    const surface = canvas.current;
-    const ctx = surface?.getContext("2d");
-    if (surface && ctx) {
-      const scale = devicePixelRatio || 1;
-      resize(surface, now.width, now.height, scale);
-      ctx.setTransform(scale, 0, 0, scale, 0, 0);
-      paint(ctx, now, getComputedStyle(document.body).fontFamily);
-    }
-  }, [now, canvas]);
+/** The cycles of a column, and the slowest of them. */
+interface Summed extends CycleId {
+  readonly cycles: number;
+  readonly leastMs: number;
+  readonly mostMs: number;
 }
 
-function useWheel(scroller: { readonly current: HTMLDivElement | null }): void {
-  useEffect(() => {
-    // Not through a prop: those listeners are passive and could not prevent the page's own zoom.
-    const element = scroller.current;
-    element?.addEventListener("wheel", onWheel, { passive: false });
-    return () => element?.removeEventListener("wheel", onWheel);
-  }, [scroller]);
+/** What a point of the window stands for, where cycles are summed up; null where nothing is. */
+function summedAt(x: number): Summed | null {
+  const stored = far.value && boxAtPoint(x)?.column;
+  if (stored) {
+    return { ...stored, group: far.value?.group ?? "", n: stored.slowest };
+  }
+  const column = columnAt(x);
+  return (
+    column && {
+      group: column.cycle.group,
+      n: column.cycle.n,
+      cycles: column.cycles,
+      leastMs: column.time.start,
+      mostMs: column.time.end,
+    }
+  );
+}
+
+/** What the server summed up, for those who do not see it: few lines, other ones for another `at`. */
+function FarTable({ at }: { readonly at: string }) {
+  const lines = useMemo(() => {
+    const columns = boxes.peek().map(({ column }) => column);
+    return coarse(columns, view.peek(), MOST_SUMMED);
+  }, [at]);
+  return (
+    <table>
+      <caption>Stored cycles in view, summed up</caption>
+      <thead>
+        <tr>
+          <th scope="col">from</th>
+          <th scope="col">to</th>
+          <th scope="col">cycles</th>
+          <th scope="col">shortest</th>
+          <th scope="col">longest</th>
+          <th scope="col">slowest cycle</th>
+        </tr>
+      </thead>
+      <tbody>
+        {lines.map((line) => (
+          <tr key={line.start}>
+            <th scope="row">{clock(line.start, true)}</th>
+            <td>{clock(line.end, true)}</td>
+            <td>{whole(line.cycles)}</td>
+            <td>{ms(line.leastMs)}</td>
+            <td>{ms(line.mostMs)}</td>
+            <td>{whole(line.slowest)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }
 
 /** A value once it has stayed the same for a while: not every frame of a zoom needs a new table. */
@@ -226,7 +268,7 @@ function onDrag(event: PointerEvent, now: NonNullable<typeof drag>): void {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
   }
   if (now.moves) {
-    show(panTime(now.view, (now.x - event.clientX) / plot.value, wholeView(cycles.value)));
+    show(panTime(now.view, (now.x - event.clientX) / plot.value, known()));
   } else {
     const right = box.value.left + gutter.value + plot.value;
     const left = box.value.left + gutter.value;
@@ -261,13 +303,13 @@ function onClick({ clientX, clientY }: PointerEvent): void {
     return;
   }
   const bar = barAtPoint(clientX, clientY);
-  const there = inBars.value ? cycleAt(timeAt(clientX)) : columnAt(clientX)?.cycle;
-  const cycle = bar?.cycle ?? there ?? null;
+  const there = inBars.value ? cycleAt(timeAt(clientX)) : summedAt(clientX);
+  const chosen = bar?.cycle ?? there;
   measured.value = null;
-  if (cycle) {
+  if (chosen) {
     resting.value = false;
     hold();
-    select({ group: cycle.group, n: cycle.n });
-    focus.value = bar ? spotOf(cycle, bar) : null;
+    select({ group: chosen.group, n: chosen.n });
+    focus.value = bar ? spotOf(bar.cycle, bar) : null;
   }
 }

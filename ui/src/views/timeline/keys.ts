@@ -5,18 +5,8 @@ import { findSpot, moveSpot, type Spot } from "../../lib/spot.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { cycles, openRank, pause, select, selectedCycle } from "../../state.ts";
 import { open, ranks } from "../waterfall/model.ts";
-import {
-  byKeys,
-  fit,
-  focus,
-  mark,
-  panBy,
-  resting,
-  reveal,
-  showAll,
-  shown,
-  zoomSteps,
-} from "./model.ts";
+import { showStored } from "./far.ts";
+import { byKeys, fit, focus, mark, panBy, resting, reveal, shown, zoomSteps } from "./model.ts";
 
 /** The share of what is in view by which a key moves it. */
 const PAN = 0.2;
@@ -32,7 +22,7 @@ const DOES: Readonly<Record<string, () => void>> = {
   ArrowLeft: () => panBy(-PAN),
   ArrowRight: () => panBy(PAN),
   f: fit,
-  "0": showAll,
+  "0": () => void showStored(),
   m: mark,
 };
 

@@ -3,11 +3,14 @@ import { computed, type Signal, signal } from "@preact/signals";
 import type { Range } from "../../lib/axis.ts";
 import { cycleKey, cycleMs } from "../../lib/cycle.ts";
 import { withMark, withoutMark } from "../../lib/marks.ts";
+import { boxesOf, heldFrom, type OverviewBox } from "../../lib/overview.ts";
+import { isTraced } from "../../lib/run.ts";
 import { parseQuery } from "../../lib/search.ts";
 import { barOf, type Found, findSpot, type Spot, spotOf } from "../../lib/spot.ts";
 import {
   anchored,
   around,
+  COLUMN,
   type Column,
   columnsOf,
   drawsBars,
@@ -29,6 +32,7 @@ import {
 import { modesOf } from "../../lib/timing.ts";
 import { barAt, toX } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
+import { overview, overviewOf, type Stretch } from "../../overseen.ts";
 import { find, marks, measured, spanMs, stretch } from "../../pointing.ts";
 import { clockMs, cycles, figures, pause, paused, run, selectedCycle, theme } from "../../state.ts";
 import { loadOlder } from "../../stream.ts";
@@ -109,6 +113,57 @@ export const columns = computed<ReadonlyMap<string, readonly (readonly Column[])
   return new Map(inBars.value ? [] : ranks.value.map((rank) => [rank, of(rank)]));
 });
 
+/** The cycles of the opened rank's group that are here, oldest first. */
+export const ofGroup = computed<{ readonly group: string; readonly cycles: readonly Cycle[] }>(
+  () => {
+    const all = cycles.value;
+    const newest = all.findLast(({ ranks: each }) => each.some(({ rank }) => rank === open.value));
+    const group = newest?.group ?? "";
+    return { group, cycles: all.filter((cycle) => cycle.group === group) };
+  },
+);
+
+/** The oldest cycle that is here without a hole, if the server has older ones; else null. */
+export const beyond = computed<Cycle | null>(() => {
+  const held = heldFrom(ofGroup.value.cycles, run.value?.sample_every ?? 1);
+  const firstN = run.value?.stored.first_n ?? null;
+  return held && firstN !== null && firstN < held.n ? held : null;
+});
+
+/** What the server is to sum up: a stretch of more cycles than are here; null if there is none. */
+export const far = computed<Stretch | null>(() => {
+  const current = run.value;
+  // What still grows is not summed up again and again.
+  if (!(current && (paused.value || !isTraced(current)))) {
+    return null;
+  }
+  const { start, end } = view.value;
+  const held = beyond.value;
+  const wide = ((usual.value ?? 0) / (end - start)) * plot.value;
+  return held && start < held.t0Ms && wide < COLUMN
+    ? {
+        run: current.run,
+        group: held.group,
+        fromMs: start,
+        toMs: end,
+        columns: Math.round(plot.value),
+      }
+    : null;
+});
+
+/** What the server said of it, where it lies; empty until it has. */
+export const boxes = computed<readonly OverviewBox[]>(() => {
+  const want = far.value;
+  const summed = want && overviewOf(want.run, want.group);
+  return summed ? boxesOf(summed.columns, view.value, plot.value) : [];
+});
+
+/** What stands where there is no picture of phases; null where there is one. */
+const beyondWords = computed<string>(() => {
+  const failure = far.value && overview.of(far.value)?.failure;
+  return failure ?? "Zoom in to see phases: these are too many cycles.";
+});
+
 function window() {
   return { range: view.value, width: plot.value };
 }
@@ -156,6 +211,11 @@ export function cycleAt(time: number): Cycle | null {
 /** The column at a point of the window; null where bars are drawn, and where nothing is. */
 export function columnAt(x: number): Column | null {
   return nearestColumn(columns.value.get(open.value)?.[0] ?? [], x - box.value.left - gutter.value);
+}
+
+/** The summed up column at a point of the window; null where none is. */
+export function boxAtPoint(x: number): OverviewBox | null {
+  return nearestColumn(boxes.value, x - box.value.left - gutter.value);
 }
 
 /** The rank at a height of the window; null above the ranks and below. */
@@ -221,6 +281,12 @@ export const scene = computed<Scene>(() => {
     cycles: mine.value,
     bars: inBars.value ? bars.value : null,
     columns: columns.value,
+    far: far.value &&
+      beyond.value && {
+        boxes: boxes.value,
+        until: beyond.value.t0Ms,
+        words: beyondWords.value,
+      },
     theme: theme.value,
     usualKind: summary?.speculative ? "speculative" : "decode",
     usualMode: last ? modesOf(last) : "",
@@ -248,7 +314,7 @@ export function show(range: Range): void {
   spanMs.value = range.end - range.start;
   stretch.value = anchored(cycles.value, range);
   const first = cycles.value[0];
-  if (first && range.start < first.t0Ms) {
+  if (first && range.start < first.t0Ms && !far.value) {
     void loadOlder();
   }
 }
@@ -275,7 +341,19 @@ export function zoomSteps(steps: number): void {
 
 /** Moves by a share of what is in view. */
 export function panBy(share: number): void {
-  show(panTime(view.value, share, wholeView(cycles.value)));
+  show(panTime(view.value, share, known()));
+}
+
+/** From the first cycle that is here, or known to be stored, to the last one. */
+export function known(): Range | null {
+  const here = wholeView(cycles.value);
+  const summed = run.value && overviewOf(run.value.run, ofGroup.value.group);
+  return here && summed
+    ? {
+        start: Math.min(here.start, summed.whole.start),
+        end: Math.max(here.end, summed.whole.end),
+      }
+    : here;
 }
 
 /** Shows what is measured, else the selected cycle, else as many of the newest as suit. */

@@ -3,6 +3,7 @@ import { decimalsOf, niceStep, type Range, ticks } from "../../lib/axis.ts";
 import { cycleKey, cycleMs, lateness } from "../../lib/cycle.ts";
 import { clock, fixed, lateMs, ms, ns, shortId, whole } from "../../lib/format.ts";
 import { deviceInWords, phasesOf } from "../../lib/lanes.ts";
+import type { OverviewBox } from "../../lib/overview.ts";
 import { type Column, servedOver, type TimeBar, type TimeShape } from "../../lib/timeline.ts";
 import { modesOf } from "../../lib/timing.ts";
 import { hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
@@ -33,6 +34,15 @@ export interface Letter {
   readonly time: number;
 }
 
+/** Cycles of which the page knows the times alone. */
+export interface Far {
+  readonly boxes: readonly OverviewBox[];
+  /** UNIX ms from which on cycles are here, with their phases. */
+  readonly until: number;
+  /** What stands in place of the phases before that. */
+  readonly words: string;
+}
+
 /** Everything the picture is made of. */
 export interface Scene {
   readonly width: number;
@@ -50,6 +60,8 @@ export interface Scene {
   readonly bars: readonly TimeBar[] | null;
   /** By rank: the host's, the device's. */
   readonly columns: ReadonlyMap<string, readonly (readonly Column[])[]>;
+  /** What the server summed up; null where all cycles in view are here. */
+  readonly far: Far | null;
   readonly theme: Theme;
   readonly usualKind: string;
   readonly usualMode: string;
@@ -210,18 +222,44 @@ class Painter {
 
   /** Where cycles are too narrow for numbers: how long they took, from the shortest on. */
   #times(): void {
-    const { gutter, found } = this.#scene;
+    const { gutter, found, far } = this.#scene;
     const columns = this.#scene.columns.get(this.#scene.open)?.[0] ?? [];
-    const longest = Math.max(1e-6, ...columns.map(({ time }) => time.end));
+    const longest = Math.max(1e-6, this.#longest());
     const yOf = (time: number) => CYCLE_ROW - 5 - (time / longest) * (CYCLE_ROW - 11);
-    for (const { x, width, time, cycle } of columns) {
+    const draw = (x: number, width: number, time: Range) => {
       const top = yOf(time.end);
       const height = Math.max(2, yOf(time.start) - top);
       this.#pen.fill("ink3", [gutter + x, top, width, height]);
+    };
+    for (const { x, width, column } of far?.boxes ?? []) {
+      draw(x, width, { start: column.leastMs, end: column.mostMs });
+    }
+    for (const { x, width, time, cycle } of columns) {
+      if (!far) {
+        draw(x, width, time);
+      }
       if (found.has(cycleKey(cycle))) {
         this.#pen.fill("accent", [gutter + x, CYCLE_ROW - 4, Math.max(2, width), 3]);
       }
     }
+  }
+
+  /** The longest time in view where cycles are summed up, in ms. */
+  #longest(): number {
+    const { far, columns, open } = this.#scene;
+    return far
+      ? Math.max(0, ...far.boxes.map(({ column }) => column.mostMs))
+      : Math.max(0, ...(columns.get(open)?.[0] ?? []).map(({ time }) => time.end));
+  }
+
+  /** Why there are no phases before the cycles that are here. */
+  #beyond({ until, words }: Far): void {
+    const { gutter, height } = this.#scene;
+    const [from, to] = [gutter, Math.min(this.#scene.width, this.#xOf(until))];
+    this.#pen.fill("bg2", [from, HEAD, to - from, height - HEAD]);
+    // Below the name of the rank where that has no gutter to stand in.
+    const y = HEAD + (gutter < WIDE_GUTTER ? 40 : 24);
+    this.#pen.text(this.#pen.fit(words, to - from - 24), from + 12, y, { tone: "ink2" });
   }
 
   #served(): void {
@@ -254,8 +292,11 @@ class Painter {
   }
 
   #lanes(): void {
-    const { ranks, shape, bars, scrollTop, gutter, width } = this.#scene;
+    const { ranks, shape, bars, scrollTop, gutter, width, far } = this.#scene;
     const top = HEAD - scrollTop;
+    if (far) {
+      this.#beyond(far);
+    }
     for (const [place, name] of ranks.entries()) {
       const row = shape.rows[place];
       const lanes = shape.ranks[place];
@@ -403,9 +444,7 @@ class Painter {
     this.#pen.text("cycle", 16, 17, { tone: "ink3" });
     this.#pen.text(bars ? "accepted, time" : "time, up to", 16, 35, { tone: "ink3" });
     if (!bars) {
-      const columns = this.#scene.columns.get(this.#scene.open)?.[0] ?? [];
-      const longest = Math.max(0, ...columns.map(({ time }) => time.end));
-      this.#pen.text(ms(longest), right, 35, { align: "right" });
+      this.#pen.text(ms(this.#longest()), right, 35, { align: "right" });
     }
     this.#pen.text("requests", 16, CYCLE_ROW + 15, { tone: "ink3" });
     this.#pen.text(`${clock(view.start).slice(0, 5)}:`, 16, HEAD - 5, { tone: "ink3" });

@@ -1,43 +1,22 @@
 // How often the draft at each position is accepted, if all before it were.
-import { useSignal } from "@preact/signals";
 import { estimateText } from "../../lib/estimate.ts";
 import { length, share, whole } from "../../lib/format.ts";
 import type { Acceptance as Accepted } from "../../lib/report.ts";
-import { settingKey } from "../../lib/report.ts";
-import { settingInWords } from "../../lib/verdict.ts";
 import { Term } from "../Card.tsx";
 import { PositionChart, PositionTable } from "./PositionChart.tsx";
+import { PositionsHead, useSetting } from "./PositionsHead.tsx";
 import { Slices } from "./Slices.tsx";
 
 /** A bar for each position with Wilson's interval, its counts, and the lengths by definition. */
 export function Acceptance({ found }: { readonly found: readonly Accepted[] }) {
-  const chosen = useSignal("");
-  const one = found.find(({ setting }) => settingKey(setting) === chosen.value) ?? found[0];
+  const chosen = useSetting(found);
+  const { one } = chosen;
   return (
     <section class="part">
-      <div class="between">
-        <h3>
-          <Term about="Of the verifies in which all drafts before a position were correct, the share in which that one was too. A verify that was cut counts up to the cut. Whiskers are Wilson's interval at 95 %.">
-            Accepted at each position
-          </Term>{" "}
-          <span class="caption">if reached</span>
-        </h3>
-        {found.length > 1 && (
-          <select
-            aria-label="Setting"
-            value={one && settingKey(one.setting)}
-            onChange={(event) => {
-              chosen.value = event.currentTarget.value;
-            }}
-          >
-            {found.map(({ setting }) => (
-              <option key={settingKey(setting)} value={settingKey(setting)}>
-                {settingInWords(setting)}
-              </option>
-            ))}
-          </select>
-        )}
-      </div>
+      <PositionsHead
+        about="Of the verifies in which all drafts before a position were correct, the share in which that one was too. A verify that was cut counts up to the cut. Whiskers are Wilson's interval at 95 %."
+        chosen={chosen}
+      />
       {one ? <Positions one={one} /> : <p class="soft">Nothing was verified.</p>}
     </section>
   );

@@ -14,6 +14,7 @@ import {
 } from "../../lib/verdict.ts";
 import { Bullet } from "../Bullet.tsx";
 import { Term } from "../Card.tsx";
+import { EvenMark } from "../EvenMark.tsx";
 import { Panel } from "../Panel.tsx";
 import { Lanes, Table } from "../Shares.tsx";
 
@@ -89,14 +90,7 @@ function Even({ main }: { readonly main: BatchVerdict | null }) {
       ) : (
         <p class="caption">Nothing was verified.</p>
       )}
-      {main?.breakEven && (
-        <Term
-          class="caption"
-          about="The time of a cycle over that of a plain decode of the same batch: from so many tokens on speculation pays."
-        >
-          <i class="evenmark" aria-hidden="true" /> break-even {estimateText(main.breakEven)}
-        </Term>
-      )}
+      {main?.breakEven && <EvenMark even={main.breakEven} />}
       {main && !main.breakEven && <p class="caption">Break-even is not known.</p>}
       <p class="caption">
         {main &&

@@ -1,9 +1,9 @@
 // Does speculation pay: the answer of the analysis first, and below it everything that it rests on.
 import { askAgain } from "../../asking.ts";
-import { clock } from "../../lib/format.ts";
 import type { Report } from "../../lib/report.ts";
 import { gapsInWords, groundInWords, leftOutInWords } from "../../lib/verdict.ts";
 import { asking, reported, run } from "../../state.ts";
+import { AsOf, Failure, ReadAgain } from "../AsOf.tsx";
 import { Acceptance } from "./Acceptance.tsx";
 import { Answer } from "./Answer.tsx";
 import { Baseline } from "./Baseline.tsx";
@@ -22,21 +22,15 @@ export function Verdict() {
   return (
     <section class="verdict" aria-label="Verdict" aria-busy={asking.value}>
       <div class="freshness">
-        <span class="soft" role="status">
-          {here?.report ? `As of ${clock(here.atMs)}` : asking.value && "Reading what is stored"}
-        </span>
+        <AsOf ms={here?.report ? here.atMs : null} asking={asking.value} />
         <Baseline known={report !== null && report.verdict.speedUp !== null} />
         <div class="grow" />
-        <button type="button" class="button" disabled={asking.value} onClick={askAgain}>
-          Read again
-        </button>
+        <ReadAgain disabled={asking.value} ask={askAgain} />
       </div>
-      {here?.failure && (
-        <p class="failure" role="alert">
-          <b>{here.report ? "The report could not be read again." : "There is no report yet."}</b>{" "}
-          {here.failure}
-        </p>
-      )}
+      <Failure
+        what={report ? "The report could not be read again." : "There is no report yet."}
+        why={here?.failure}
+      />
       {report && <Found report={report} />}
       {!(report || here?.failure) && <Skeleton />}
     </section>

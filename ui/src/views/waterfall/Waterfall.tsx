@@ -18,7 +18,7 @@ import {
 } from "../../state.ts";
 import { loadOlder } from "../../stream.ts";
 import { CycleTable } from "./CycleTable.tsx";
-import { resize, useBox } from "./canvas.ts";
+import { HOVER_MS, useBox, usePainting, useWheel, WHEEL } from "./canvas.ts";
 import {
   box,
   byKeys,
@@ -44,8 +44,6 @@ import { PhaseCard, spokenPhase } from "./PhaseCard.tsx";
 import { paint, RULER } from "./paint.ts";
 import { Waiting } from "./Waiting.tsx";
 
-const HOVER_MS = 60;
-const WHEEL = 1.0015;
 const NEAR_END = 600;
 /** Up to this width of the window the drawer lies over the waterfall; the same in styles.css. */
 const LAID_OVER = 1180;
@@ -57,8 +55,9 @@ export function Waterfall() {
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   useBox(scroller, box);
-  usePainting(canvas);
+  usePainting(canvas, scene.value, paint);
   useScrolling(scroller);
+  useWheel(scroller, onWheel);
   const still = paused.value;
   const explained = hovered.value ?? (cardAway.value ? null : focused.value);
   const rest = Math.max(0, cycles.value.length * shape.value.height + RULER - box.value.height);
@@ -105,20 +104,6 @@ export function Waterfall() {
   );
 }
 
-function usePainting(canvas: { readonly current: HTMLCanvasElement | null }): void {
-  const now = scene.value;
-  useLayoutEffect(() => {
-    const surface = canvas.current;
-    const ctx = surface?.getContext("2d");
-    if (surface && ctx) {
-      const scale = devicePixelRatio || 1;
-      resize(surface, now.width, now.height, scale);
-      ctx.setTransform(scale, 0, 0, scale, 0, 0);
-      paint(ctx, now, getComputedStyle(document.body).fontFamily);
-    }
-  }, [now, canvas]);
-}
-
 /** Live begins at the newest cycle; a selected one comes into view. */
 function useScrolling(scroller: { readonly current: HTMLDivElement | null }): void {
   const live = paused.value === null;
@@ -137,12 +122,6 @@ function useScrolling(scroller: { readonly current: HTMLDivElement | null }): vo
       reveal(scroller.current, selected.peek());
     }
   }, [chosen.value, scroller]);
-  useEffect(() => {
-    // Not through a prop: those listeners are passive and could not prevent the page's own zoom.
-    const element = scroller.current;
-    element?.addEventListener("wheel", onWheel, { passive: false });
-    return () => element?.removeEventListener("wheel", onWheel);
-  }, [scroller]);
 }
 
 function onMove(event: PointerEvent): void {
