@@ -47,6 +47,7 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
         request_ids=tables.request_ids,
         cycle_counts=counted.cycles,
         row_counts=counted.rows,
+        overshoot_counts=counted.overshoot,
         cycles=tables.cycles,
         ranks=tables.ranks,
         phases=tables.phases,

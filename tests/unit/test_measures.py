@@ -78,6 +78,26 @@ def test_rows_count_by_what_was_correct_and_what_was_delivered(tmp_path: Path) -
     assert found.total_cycles == 3
 
 
+def test_overshoot_is_counted_where_it_took_time(tmp_path: Path) -> None:
+    """Of three rows two are in a cycle whose time counts; the last one's server then idled."""
+    late = row(4, 0, overshoot=True)
+    idle = with_rows(FIRST + 1, late)
+    idle = replace(idle, ranks=(replace(idle.ranks[0], ended_idle=True), *idle.ranks[1:]))
+    counts = measured(tmp_path, [with_rows(FIRST, late, late, row(1, 2)), idle]).overshoot_counts
+    assert counts["rows"].tolist() == [2]
+    like = [counts[name].tolist() for name in ("kind", "steps", "topk", "draft_tokens", "batch")]
+    assert like == [[SPECULATIVE], [5], [1], [6], [2]]
+
+
+def test_cycles_may_have_the_lowest_and_the_highest_number(tmp_path: Path) -> None:
+    """Twelve of the lowest and the last of 64 bits: one block holds all of them."""
+    numbers = [*range(WARM_UP_CYCLES + 2), (1 << 63) - 1]
+    cycles = [replace(cycle_of(n % 100, 1), number=n) for n in numbers]
+    found = measure_recording(record(tmp_path / "run.spectrace", cycles, run_of(1)))
+    assert found.total_cycles == 3
+    assert found.cycles["number"].tolist() == numbers[WARM_UP_CYCLES:]
+
+
 def test_cycles_count_by_what_they_have_in_common(tmp_path: Path) -> None:
     """Kinds, steps, batch sizes and modes are told apart; times are those of the first rank."""
     plain = replace(cycle_of(FIRST + 1, 2), kind=CycleKind.DECODE, steps=0, topk=0, draft_tokens=0)
