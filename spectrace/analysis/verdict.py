@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
@@ -129,7 +130,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         answer: Whether it does.
         speed_up: The time that plain decode would have taken for the same tokens over the time
             that was taken; None where nothing is known.
-        covered: Share of the time of speculative cycles for which it is known, from 0 to 1.
+        covered: Share of the time of speculative cycles for which it is known, from 0 to 1: with
+            an interval, where that is most of it.
         by_batch: What took most time comes first.
         first: The one thing to change first; None where too little is known.
         caps: What each change can bring at most, the largest first.
@@ -237,7 +239,7 @@ def verdict(
         strata: Of the run.
         what_if: The settings against each other.
     """
-    known = [one for one in found if one.speed_up is not None]
+    known = _judged(found)
     covered = sum(one.share for one in known)
     terms = [(one.share / covered, one.speed_up) for one in known if one.speed_up is not None]
     gained = total(*terms) if terms else None
@@ -250,6 +252,17 @@ def verdict(
         first=_first(found, what_if, caps),
         caps=caps,
     )
+
+
+def _judged(found: Sequence[BatchVerdict]) -> list[BatchVerdict]:
+    """Those of which the factor is made: with intervals, where these are most of the time.
+
+    A batch size that comes now and then has too few cycles for one, and does not take it from all.
+    """
+    known = [one for one in found if one.speed_up is not None]
+    sure = [one for one in known if one.speed_up and one.speed_up.half_width < math.inf]
+    most = sum(one.share for one in sure) > sum(one.share for one in known) / 2
+    return sure if most else known
 
 
 def _caps(found: Sequence[BatchVerdict], strata: Sequence[Stratum]) -> tuple[Advice, ...]:

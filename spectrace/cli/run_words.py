@@ -213,7 +213,7 @@ def _basis(found: RunReport) -> Iterator[str]:
     if found.verdict.covered < 0.995:  # noqa: PLR2004 - what rounds to all of it
         yield (
             f"The factor is of {numbers.share(found.verdict.covered)} of the time in speculative "
-            "cycles: for the other batch sizes plain decode is not known."
+            "cycles: for the other batch sizes plain decode is not known, or too few cycles are."
         )
 
 

@@ -125,6 +125,24 @@ def test_mixed_batch_sizes_are_held_each_against_its_own_baseline() -> None:
     assert found.verdict.covered == pytest.approx(1.0)
 
 
+def test_a_batch_size_that_comes_now_and_then_does_not_take_the_interval_from_all() -> None:
+    """2000 cycles of batch 4 and 30 of batch 3, too few for an interval, as where a load ends."""
+    stretches = [Stretch(2000, 5, 4), Stretch(30, 5, 3), Stretch(500, 0, 4), Stretch(500, 0, 3)]
+    found = report(simulated(stretches)).verdict
+    few = next(one for one in found.by_batch if one.batch == 3)
+    assert few.speed_up is not None
+    assert few.speed_up.low is None
+    assert found.answer is Answer.LOSES
+    [whole, main] = found.speed_up, found.by_batch[0].speed_up
+    assert whole is not None
+    assert main is not None
+    assert (whole.value, whole.low, whole.high) == pytest.approx((main.value, main.low, main.high))
+    assert found.covered == pytest.approx(1 - few.share)
+    alone = report(simulated(stretches[1:])).verdict
+    assert alone.speed_up is not None
+    assert alone.answer is Answer.OPEN
+
+
 def test_a_batch_size_between_two_baselines_is_told_from_both() -> None:
     """And says so; beyond them nothing is told."""
     base = Baseline(source=Source.RUN, times_ms={1: exact(10.0), 5: exact(14.0)})

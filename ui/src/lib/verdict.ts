@@ -127,7 +127,7 @@ export function basisInWords(main: BatchVerdict, covered: number): string[] {
   }
   if (covered < ALL) {
     found.push(
-      `The factor is of ${share(covered)} of the time in speculative cycles: for the other batch sizes plain decode is not known.`,
+      `The factor is of ${share(covered)} of the time in speculative cycles: for the other batch sizes plain decode is not known, or too few cycles are.`,
     );
   }
   return found;
