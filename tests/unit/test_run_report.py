@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -99,6 +101,26 @@ def test_throughput_is_all_tokens_over_all_time() -> None:
     assert found.verdict.by_batch[0].tokens_per_s.value == rate
     [point] = [one for one in found.what_if.points if one.measured]
     assert point.tokens_per_s.value == rate
+
+
+def test_a_short_run_with_slow_cycles_has_limits_that_can_be() -> None:
+    """Two stretches of 29.9 and 90 ms: a factor e^(t x) around their mean, t = 12.7 at one degree.
+
+    Half of their distance over the mean is the error, x = 30.05 / 59.95, so that neither limit is
+    nothing and the throughput's are the inverse of the cycle's.
+    """
+    slow = Truth(CHANCES, lambda *_: 10.0, noise=0.0)
+    measures = simulated([Stretch(100, 5)], slow)
+    took_ns = np.repeat([29_900_000, 90_000_000], 50)
+    ends = measures.cycles["start_ns"][0] + np.cumsum(took_ns)
+    measures.cycles["start_ns"][:], measures.cycles["end_ns"][:] = ends - took_ns, ends
+    measures.cycle_counts["total_ns"][:] = took_ns
+    [main] = report(measures).verdict.by_batch
+    factor = math.exp(12.7062 * 30.05 / 59.95)
+    limits = (main.cycle_ms.low, main.cycle_ms.value, main.cycle_ms.high)
+    assert limits == pytest.approx((59.95 / factor, 59.95, 59.95 * factor), rel=1e-3)
+    assert main.tokens_per_s.high is not None
+    assert main.tokens_per_s.high / main.tokens_per_s.value == pytest.approx(factor, rel=0.01)
 
 
 def test_a_skewed_speed_up_lies_in_its_interval_as_often_as_promised() -> None:
