@@ -394,7 +394,7 @@ def _crossover(found: RunReport) -> Iterator[str]:
     batch = found.what_if.crossover_batch
     if batch is not None and len({one.batch for one in found.verdict.by_batch}) > 1:
         sure = "" if found.what_if.crossover_clear else ", as far as the intervals tell"
-        yield f"From batch size {batch} on speculation as it is is slower than plain decode{sure}."
+        yield f"From batch size {batch} on speculation, as it is, is slower than plain decode{sure}."
 
 
 def known_from(point: Point) -> str:
