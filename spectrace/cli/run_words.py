@@ -45,8 +45,8 @@ GAPS = {
     Gap.SAMPLED: "Sampling left cycles out: windows are not of cycles that follow each other.",
     Gap.SYNC_LEFT_OUT: "Cycles in sync timing are in none of the times: it slows the server.",
     Gap.NO_RESULTS: "Of some cycles no results came; their times count, their acceptance cannot.",
-    Gap.NO_COUNTS: "Of no cycle that speculated did results come, as in a trace that has only "
-    "times: what was accepted is not known.",
+    Gap.NO_COUNTS: "Of no cycle that speculated did results come that count, as in a trace that "
+    "has only times: what was accepted is not known.",
 }
 DOUBTS = {
     Doubt.DEEPER: "drafts so deep were never made: the last measured position stands for them",
@@ -394,7 +394,8 @@ def _crossover(found: RunReport) -> Iterator[str]:
     batch = found.what_if.crossover_batch
     if batch is not None and len({one.batch for one in found.verdict.by_batch}) > 1:
         sure = "" if found.what_if.crossover_clear else ", as far as the intervals tell"
-        yield f"From batch size {batch} on speculation, as it is, is slower than plain decode{sure}."
+        slower = f"speculation, as it is, is slower than plain decode{sure}."
+        yield f"From batch size {batch} on {slower}"
 
 
 def known_from(point: Point) -> str:

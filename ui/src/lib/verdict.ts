@@ -37,7 +37,7 @@ const GAPS: Readonly<Record<string, string>> = {
   sync_left_out: "Cycles in sync timing are in none of the times: it slows the server.",
   no_results: "Of some cycles no results came; their times count, their acceptance cannot.",
   no_counts:
-    "Of no cycle that speculated did results come, as in a trace that has only times: what was accepted is not known.",
+    "Of no cycle that speculated did results come that count, as in a trace that has only times: what was accepted is not known.",
 };
 
 /** Why a prediction may be wrong beyond its interval, in the order of their marks. */
