@@ -15,7 +15,7 @@ from spectrace.chosen import Choice
 from spectrace.errors import SpectraceError
 from spectrace.measures import KINDS, MODES, NONE, WARM_UP_CYCLES, Measures
 from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RequestRow, TimingMode
-from spectrace.store import counting
+from spectrace.store import counting, measure
 from spectrace.store.measured import measure_recording
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
@@ -250,6 +250,20 @@ def test_a_long_run_is_sampled_where_each_kind_of_cycle_is(tmp_path: Path) -> No
     assert thirds.min() >= WINDOW
     within = np.diff(sampled["number"])[np.diff(sampled["window"]) == 0]
     assert (within == 1).all()
+
+
+def test_of_large_batches_fewer_cycles_are_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests a cycle, rounded up: 4,000 rows are 2,000 cycles. Counts are exact."""
+    long_recording.make(tmp_path / "store", 10_000, slices=1)
+    monkeypatch.setattr(measure, "_REQUEST_ROWS", 4_000)
+    found = measure_recording(tmp_path / "store")
+    assert 1_000 <= len(found.cycles["number"]) <= 2_000
+    assert found.row_counts["rows"].sum() == 15_000 - WARM_UP_CYCLES
+    ids = [found.request_ids[place] for place in found.rows["request"][:3]]
+    assert found.request_ids == tuple(sorted(found.request_ids))
+    assert set(ids) <= set(found.request_ids)
 
 
 def test_windows_do_not_overlap_and_keep_to_the_sample() -> None:
