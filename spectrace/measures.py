@@ -63,6 +63,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
             overshoot and health checks. One row for each `group`, `block`, `kind`, `steps`, `topk`,
             `draft_tokens`, `batch`, `correct` (drafts found correct, `NONE` where nothing was
             verified), `delivered` (tokens that the request got) with `rows`, how many there are.
+            Rows with the same may come apart.
         cycles: A sample: windows of cycles that follow each other, spread over the run and over
             all kinds, steps and batch sizes; all cycles where there are few. By `group` and
             `number`: `group`, `window` (counts from 0), `number`, `start_ns`, `end_ns`, `kind`,
@@ -78,6 +79,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
         rows: All requests of these cycles: `cycle`, `request` (in `request_ids`), `correct` (or
             `NONE`), `delivered`, `overshoot`, `health_check`.
         left_out: What is in none of the counts.
+        overshoot_counts: Exact, of the overshoot in cycles whose times count: the same as
+            `row_counts`, but for `correct` and `delivered`. Empty where none is known of.
         numbers_step: The usual distance between the numbers of cycles that follow each other;
             above 1 where sampling left some out.
     """
@@ -93,6 +96,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     phases: Columns
     rows: Columns
     left_out: LeftOut
+    overshoot_counts: Columns = msgspec.field(default_factory=dict)
     numbers_step: int = 1
 
     @property

@@ -7,6 +7,7 @@ which a few slow cycles do not move, say what is usual.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -24,6 +25,7 @@ SLOWEST = 0.1  # share of the cycles that are called the slowest
 _MOST_BLOCKS = 25  # of cycles that follow each other, between which a mean's error is told
 _BLOCK_CYCLES = 50  # of each at least: cycles that follow each other are alike
 _NS_PER_MS = 1e6
+_MOST_REACH = 50.0  # of a logarithm: more is no interval, and no number either
 _DECODING = (CycleKind.SPECULATIVE, CycleKind.DECODE)
 _WAITS = (PhaseName.RESOLVE, PhaseName.WAIT)
 _TOP = tuple(name for name in PhaseName if name.parent is None)
@@ -145,7 +147,11 @@ def strata(measures: Measures, confidence: float = CONFIDENCE) -> tuple[Stratum,
 
 
 def _mean(counts: Columns, confidence: float) -> Estimate:
-    """The mean time of all cycles in ms, with an interval between stretches of many cycles."""
+    """The mean time of all cycles in ms, with an interval between stretches of many cycles.
+
+    Its limits are those of the logarithm, since a time is never nothing: throughput, which goes by
+    its inverse, would have no upper limit where stretches are few and differ.
+    """
     order = np.lexsort((counts["block"], counts["group"]))
     cycles = counts["cycles"][order].astype(np.float64)
     took_ms = counts["total_ns"][order] / _NS_PER_MS
@@ -157,7 +163,11 @@ def _mean(counts: Columns, confidence: float) -> Estimate:
     tops, bottoms = (
         np.bincount(places, weights=column).astype(np.float64) for column in (took_ms, cycles)
     )
-    return ratio(tops, bottoms, confidence)
+    found = ratio(tops, bottoms, confidence)
+    if found.high is None or found.value <= 0:
+        return found
+    factor = math.exp(min(found.high / found.value - 1, _MOST_REACH))
+    return Estimate(value=found.value, low=found.value / factor, high=found.value * factor)
 
 
 def _slowest_share(took: Values) -> float:

@@ -13,6 +13,8 @@ from statistics import NormalDist
 
 from spectrace.analysis.intervals import Estimate
 
+_MOST_LOG = 700.0  # of what a float holds
+
 
 def exact(value: float) -> Estimate:
     """A value that is known."""
@@ -51,6 +53,8 @@ def _down(factor: float, term: Estimate) -> float | None:
 def product(tops: Sequence[Estimate], bottoms: Sequence[Estimate] = ()) -> Estimate:
     """The product of positive estimates over that of others, by the sum of their logarithms.
 
+    What is divided by something that may be nothing has no upper limit.
+
     Raises:
         ValueError: A value is not positive.
     """
@@ -59,7 +63,7 @@ def product(tops: Sequence[Estimate], bottoms: Sequence[Estimate] = ()) -> Estim
     return Estimate(
         value=math.exp(found.value),
         low=None if found.low is None else math.exp(found.low),
-        high=None if found.high is None else math.exp(min(found.high, 700.0)),
+        high=None if found.high is None or found.high > _MOST_LOG else math.exp(found.high),
     )
 
 
@@ -67,7 +71,7 @@ def _log(estimate: Estimate) -> Estimate:
     if estimate.value <= 0:
         raise ValueError(f"{estimate.value} is no factor: it is not positive")
     low, high = (
-        None if limit is None else math.log(max(limit, 1e-300))
+        None if limit is None else math.log(limit) if limit > 0 else -math.inf
         for limit in (estimate.low, estimate.high)
     )
     return Estimate(value=math.log(estimate.value), low=low, high=high)

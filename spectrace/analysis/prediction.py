@@ -9,7 +9,7 @@ from enum import Enum
 import msgspec
 
 from spectrace.analysis.acceptance import Setting
-from spectrace.analysis.estimates import exact, total
+from spectrace.analysis.estimates import total
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.run_report import RunReport
 from spectrace.analysis.speculation import throughput
@@ -36,6 +36,13 @@ class Quantity(str, Enum):
 
 _OF_CYCLE = (Quantity.VERIFY_MS, Quantity.DRAFT_MS, Quantity.REST_MS)
 _NEEDED = (Quantity.ACCEPT_LENGTH, *_OF_CYCLE)
+_DOUBTED = {
+    Doubt.DEEPER: Quantity.ACCEPT_LENGTH,
+    Doubt.CUTS: Quantity.ACCEPT_LENGTH,
+    Doubt.VERIFY_SPAN: Quantity.VERIFY_MS,
+    Doubt.VERIFY_BEYOND: Quantity.VERIFY_MS,
+    Doubt.DRAFT_SHARE: Quantity.DRAFT_MS,
+}
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,11 +77,13 @@ class Held(str, Enum):
     """What became of an assumption.
 
     `held`: what came lies in its interval, within the precision of both. `failed`: it does not.
-    `not_measured`: the later run does not say.
+    `open`: they differ, and one of them is too short a run's for an interval. `not_measured`: the
+    later run does not say.
     """
 
     HELD = "held"
     FAILED = "failed"
+    OPEN = "open"
     NOT_MEASURED = "not_measured"
 
 
@@ -163,7 +172,9 @@ def predict(
         assumed=tuple(name for name in Quantity if name in said),
         cycle_ms=cycle_ms,
         tokens_per_s=throughput(length, cycle_ms, batch),
-        doubts=() if point is None or said else point.doubts,
+        doubts=()
+        if point is None
+        else tuple(doubt for doubt in point.doubts if _DOUBTED[doubt] not in said),
     )
 
 
@@ -260,14 +271,12 @@ def _checked(
 
 def _held(expected: Estimate, measured: Estimate, room: float) -> Held:
     """Whether two values agree: the difference may be nothing, or is less than what matters."""
-    limits = [
-        exact(one.value) if one.low is None or one.high is None else one
-        for one in (measured, expected)
-    ]
-    apart = total((1.0, limits[0]), (-1.0, limits[1]))
-    if abs(apart.value) <= max(room, _NOTHING) or not apart.excludes(0.0):
+    apart = total((1.0, measured), (-1.0, expected))
+    if abs(apart.value) <= max(room, _NOTHING):
         return Held.HELD
-    return Held.FAILED
+    if apart.low is None or apart.high is None:
+        return Held.OPEN
+    return Held.FAILED if apart.excludes(0.0) else Held.HELD
 
 
 def _effect(prediction: Prediction, name: Quantity, measured: Estimate) -> float:

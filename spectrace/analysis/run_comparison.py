@@ -161,8 +161,7 @@ def compare_runs(one: Measures, other: Measures) -> RunComparison:
         other: The second run, such as after.
     """
     runs = _Run(one), _Run(other)
-    kinds = [set(run.kind.tolist()) for run in runs]
-    by_kind = bool(kinds[0] & kinds[1]) or not all(kinds)
+    by_kind = _are_of_a_kind(runs)
     alike = _alike(runs, by_kind=by_kind)
     notes = list(_notes(runs, alike, by_kind=by_kind))
     sides = runs[0].side(alike), runs[1].side(alike)
@@ -172,6 +171,17 @@ def compare_runs(one: Measures, other: Measures) -> RunComparison:
     if min(table.count for table in tables) < 2:  # noqa: PLR2004 - blocks
         notes.append(Note.FEW_BLOCKS)
     return _Comparison(tables, notes).of(sides, alike)
+
+
+def _are_of_a_kind(runs: tuple[_Run, _Run]) -> bool:
+    """Whether what both do is most of what each does.
+
+    A server that speculates and now and then decodes plainly, as adaptive steps have it, is held
+    against plain decode with all that it does.
+    """
+    kinds = [set(run.kind.tolist()) for run in runs]
+    shared = list(kinds[0] & kinds[1])
+    return not all(kinds) or all(np.isin(run.kind, shared).sum() * 2 >= run.total for run in runs)
 
 
 def _alike(runs: tuple[_Run, _Run], *, by_kind: bool) -> tuple[Alike, ...]:

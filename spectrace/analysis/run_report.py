@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -62,7 +62,7 @@ class Gap(str, Enum):
     seen with one number of tokens alone. `one_batch`: one batch size alone. `tree`: drafts form
     trees, of which other shapes cannot be predicted. `sampled`: cycles in between are missing.
     `sync_left_out`: cycles in sync timing are in none of the times. `no_results`: of some cycles
-    no results came.
+    no results came. `no_counts`: of none that speculated did, as in a trace that has only times.
     """
 
     NO_SPECULATION = "no_speculation"
@@ -78,6 +78,7 @@ class Gap(str, Enum):
     SAMPLED = "sampled"
     SYNC_LEFT_OUT = "sync_left_out"
     NO_RESULTS = "no_results"
+    NO_COUNTS = "no_counts"
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +156,7 @@ def report(
     chosen = _baseline(found, baseline, plain_ms)
     lengths = _lengths(measures, confidence)
     accepted = acceptance(measures, confidence) if _speculates(measures) else ()
-    verdicts = by_batch(found, lengths.got, chosen)
+    verdicts = by_batch(found, lengths.got, chosen, lengths.late)
     fits = _fits(found, chosen)
     judged = {(one.setting, one.batch) for one in verdicts}
     usable = [one for one in found if (one.setting, one.batch) in judged]
@@ -199,30 +200,47 @@ def without_secrets(run: Run) -> Run:
 
 
 def _settled(measures: Measures) -> Measures:
-    """The same without draft steps where drafts are looked up: what it calls steps are none.
+    """The same with what is known of how drafts were made, and with nothing else.
 
-    A lookup costs the same however many drafts it finds, and it need not find any.
+    Where they are looked up, what the server calls steps are none: a lookup costs the same however
+    many drafts it finds, and it need not find any. A trace, or a loop of one's own, may not say how
+    many tokens verify looks at: of a chain they are the steps and one, of anything else `NONE`,
+    which no plain decode has.
     """
-    if not looks_up(measures.run):
-        return measures
+    by_lookup = looks_up(measures.run)
 
-    def without_steps(table: Columns) -> Columns:
+    def settled(table: Columns) -> Columns:
         speculates = table["kind"] == _SPECULATIVE
-        return {**table, "steps": np.where(speculates, 0, table["steps"])}
+        steps = np.where(speculates & by_lookup, 0, table["steps"])
+        tokens = np.where((table["topk"] == 1) & (steps > 0), steps + 1, NONE)
+        unsaid = speculates & (table["draft_tokens"] == 0)
+        return {
+            **table,
+            "steps": steps,
+            "draft_tokens": np.where(unsaid, tokens, table["draft_tokens"]),
+        }
 
     return msgspec.structs.replace(
         measures,
-        cycle_counts=without_steps(measures.cycle_counts),
-        row_counts=without_steps(measures.row_counts),
-        cycles=without_steps(measures.cycles),
+        cycle_counts=settled(measures.cycle_counts),
+        row_counts=settled(measures.row_counts),
+        cycles=settled(measures.cycles),
+        overshoot_counts=settled(measures.overshoot_counts) if measures.overshoot_counts else {},
     )
 
 
 class _Lengths(NamedTuple):
-    """Tokens of a request per cycle, and the share of verify's tokens that these are."""
+    """By setting and batch size.
+
+    Attributes:
+        got: Tokens of a request per cycle, those behind its end among them.
+        kept: The share of verify's tokens that it got, without these.
+        late: How many of these there are for each token that requests got.
+    """
 
     got: _ByBatch
     kept: _ByBatch
+    late: dict[tuple[Setting, int], float]
 
 
 def _speculates(measures: Measures) -> bool:
@@ -243,19 +261,39 @@ def _baseline(
 
 
 def _lengths(measures: Measures, confidence: float) -> _Lengths:
-    """Tokens that a request gets from a cycle, and which share that is of what verify gave."""
-    rows = measures.row_counts
+    """Tokens that a request gets from a cycle, and where the others go.
+
+    A cycle that comes behind the end of a request takes its time, and gives it nothing.
+    """
+    rows, over = measures.row_counts, measures.overshoot_counts
     here = (rows["kind"] == _SPECULATIVE) & (rows["correct"] != NONE)
     names = ("steps", "topk", "draft_tokens", "batch")
     keys = np.stack([rows[name] for name in names], axis=1)
-    found, kept = {}, {}
+    found = _Lengths({}, {}, {})
     for key in np.unique(keys[here], axis=0).tolist():
         same = here & (keys == key).all(axis=1)
         part = {name: column[same] for name, column in rows.items()}
-        setting = Setting(steps=key[0], topk=key[1], draft_tokens=key[2])
-        found[setting, key[3]] = per_verify(part["delivered"], part, blocks_of(part), confidence)
-        kept[setting, key[3]] = kept_of(part, blocks_of(part), confidence)
-    return _Lengths(found, kept)
+        behind = _like(over, dict(zip(names, key, strict=True)) | {"kind": _SPECULATIVE})
+        both = {
+            name: np.concatenate([part[name], behind[name]]) if behind else part[name]
+            for name in ("group", "block", "rows")
+        }
+        tokens = np.zeros_like(both["rows"])
+        tokens[: len(part["rows"])] = part["delivered"]
+        given = int((part["rows"] * part["delivered"]).sum())
+        at = Setting(steps=key[0], topk=key[1], draft_tokens=key[2]), key[3]
+        found.got[at] = per_verify(tokens, both, blocks_of(both), confidence)
+        found.kept[at] = kept_of(part, blocks_of(part), confidence)
+        found.late[at] = float(behind["rows"].sum() / given) if behind and given else 0.0
+    return found
+
+
+def _like(table: Columns, wanted: Mapping[str, int]) -> Columns:
+    """The rows of a table that hold these values; nothing of an empty one."""
+    if not table:
+        return {}
+    here = np.all([table[name] == value for name, value in wanted.items()], axis=0)
+    return {name: column[here] for name, column in table.items()}
 
 
 def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
@@ -267,7 +305,7 @@ def _verify_points(found: Sequence[Stratum]) -> list[VerifyPoint]:
             padded_batch=one.padded_batch,
         )
         for one in found
-        if one.setting != PLAIN and one.parts is not None
+        if one.setting.draft_tokens > 0 and one.parts is not None
     ]
 
 
@@ -319,6 +357,7 @@ def _what_if(
             strata=here,
             lengths={s.setting: lengths.got[s.setting, s.batch] for s in here},
             kept={s.setting: lengths.kept[s.setting, s.batch] for s in here},
+            late={s.setting: lengths.late[s.setting, s.batch] for s in here},
             conditional=chances,
             fit=one,
             plain_ms=None if plain is None else plain[0],
@@ -344,8 +383,11 @@ def _gaps(
 ) -> list[Gap]:
     speculative = [one for one in found if one.setting != PLAIN]
     known = [one for one in speculative if one.parts is not None]
+    speculated = bool((measures.cycle_counts["kind"] == _SPECULATIVE).any())
+    no_counts = speculated and not _speculates(measures)
     facts = {
-        Gap.NO_SPECULATION: not _speculates(measures),
+        Gap.NO_SPECULATION: not speculated,
+        Gap.NO_COUNTS: no_counts,
         Gap.TOO_FEW: bool(speculative) and not any(one.cycle for one in speculative),
         Gap.FEW_WINDOWS: len(np.unique(measures.cycles["window"])) < _FEW_WINDOWS,
         Gap.NO_BASELINE: baseline is None,
@@ -364,6 +406,6 @@ def _gaps(
         Gap.SYNC_LEFT_OUT: bool(
             (measures.cycle_counts["mode"] == MODES.index(TimingMode.SYNC)).any()
         ),
-        Gap.NO_RESULTS: measures.left_out.unknown_cycles > 0,
+        Gap.NO_RESULTS: measures.left_out.unknown_cycles > 0 and not no_counts,
     }
     return [gap for gap, holds in facts.items() if holds]

@@ -1,12 +1,13 @@
 """What speculation must reach to pay, what it brings, and what a change can bring at most.
 
 t0 is the time of a plain decode, C that of a cycle, both of the same batch size, L the tokens that
-a request gets from a cycle.
+a request gets from a cycle. Plain decode gives it one, or a little less where the scheduler notices
+the end of a request one cycle late.
 """
 
 from __future__ import annotations
 
-from spectrace.analysis.estimates import mapped, product
+from spectrace.analysis.estimates import exact, mapped, product
 from spectrace.analysis.intervals import Estimate
 
 _MS_PER_S = 1e3
@@ -30,13 +31,28 @@ def break_even(cycle_ms: float, plain_decode_ms: float) -> float:
     return cycle_ms / plain_decode_ms
 
 
-def speed_up(accept_length: Estimate, cycle_ms: Estimate, plain_decode_ms: Estimate) -> Estimate:
-    """How many times faster than plain decode: S = L t0 / C.
+def speed_up(
+    accept_length: Estimate,
+    cycle_ms: Estimate,
+    plain_decode_ms: Estimate,
+    plain_tokens: float = 1.0,
+) -> Estimate:
+    """How many times faster than plain decode: S = L t0 / C, over the tokens that this gives.
 
     Raises:
         ValueError: A value is not positive.
     """
-    return product([accept_length, plain_decode_ms], [cycle_ms])
+    return product([accept_length, plain_decode_ms], [cycle_ms, exact(plain_tokens)])
+
+
+def plain_tokens(late: float) -> float:
+    """Tokens that a request gets from a plain decode.
+
+    Args:
+        late: Cycles behind the ends of requests for each token that they get: as many as with
+            speculation, since it is the scheduler that notices an end late.
+    """
+    return 1 / (1 + late)
 
 
 def throughput(accept_length: Estimate, cycle_ms: Estimate, batch: int) -> Estimate:

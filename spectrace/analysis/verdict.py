@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
@@ -15,6 +16,7 @@ from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.speculation import (
     cap,
     padding_waste,
+    plain_tokens,
     speed_up,
     throughput,
     wasted_verify,
@@ -53,8 +55,9 @@ class BatchVerdict(msgspec.Struct, frozen=True, kw_only=True):
         tokens_per_s: b L / C.
         plain_ms: A plain decode, t0; None where that is not known, like all that follows.
         plain_source: Where it comes from.
-        break_even: C / t0.
-        speed_up: L t0 / C.
+        break_even: C / t0, times the tokens of a plain decode: one, or a little less where ends of
+            requests are noticed late.
+        speed_up: L over that.
         answer: What that means.
         needed_chance: The acceptance that break-even needs, the same at every position; None where
             no acceptance reaches it with so many steps, or drafts form a tree.
@@ -107,6 +110,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
             what the largest of these could, where verify is not known.
         at_most: The gain is such a cap.
         setting: The new setting; of `steps` and `off`.
+        measured: The run had cycles of it; else what it gives is predicted.
         doubts: Why the prediction may be wrong beyond its interval.
     """
 
@@ -115,6 +119,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     gain: Estimate
     at_most: bool
     setting: Setting | None = None
+    measured: bool = False
     doubts: tuple[Doubt, ...] = ()
 
 
@@ -125,7 +130,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         answer: Whether it does.
         speed_up: The time that plain decode would have taken for the same tokens over the time
             that was taken; None where nothing is known.
-        covered: Share of the time of speculative cycles for which it is known, from 0 to 1.
+        covered: Share of the time of speculative cycles for which it is known, from 0 to 1: with
+            an interval, where that is most of it.
         by_batch: What took most time comes first.
         first: The one thing to change first; None where too little is known.
         caps: What each change can bring at most, the largest first.
@@ -154,6 +160,7 @@ def by_batch(
     strata: Sequence[Stratum],
     lengths: Mapping[tuple[Setting, int], Estimate],
     baseline: Baseline | None,
+    late: Mapping[tuple[Setting, int], float] | None = None,
 ) -> tuple[BatchVerdict, ...]:
     """Each setting at each batch size.
 
@@ -161,6 +168,7 @@ def by_batch(
         strata: Of the run.
         lengths: Tokens of a request per cycle, by setting and batch size.
         baseline: What plain decode takes, None where that is not known.
+        late: Cycles behind the ends of requests for each token that they get, likewise.
     """
     speculative = [one for one in strata if one.setting != PLAIN]
     all_ms = sum(one.total_ms for one in speculative)
@@ -169,19 +177,15 @@ def by_batch(
         length = lengths.get((one.setting, one.batch))
         if one.mean_ms is None or length is None or min(length.value, one.mean_ms.value) <= 0:
             continue
-        found.append(_verdict(one, length, one.mean_ms, one.total_ms / all_ms, baseline))
+        verdict = _verdict(one, length, one.mean_ms, one.total_ms / all_ms)
+        plain = None if baseline is None else baseline.at(one.batch)
+        tokens = plain_tokens((late or {}).get((one.setting, one.batch), 0.0))
+        found.append(verdict if plain is None else _against(verdict, *plain, tokens))
     return tuple(found)
 
 
-def _verdict(
-    stratum: Stratum,
-    length: Estimate,
-    cycle_ms: Estimate,
-    share: float,
-    baseline: Baseline | None,
-) -> BatchVerdict:
-    plain = None if baseline is None else baseline.at(stratum.batch)
-    found = BatchVerdict(
+def _verdict(stratum: Stratum, length: Estimate, cycle_ms: Estimate, share: float) -> BatchVerdict:
+    return BatchVerdict(
         setting=stratum.setting,
         batch=stratum.batch,
         cycles=stratum.cycles,
@@ -191,24 +195,28 @@ def _verdict(
         tokens_per_s=throughput(length, cycle_ms, stratum.batch),
         chance=_chance(stratum.setting, length.value),
         wasted_verify=wasted_verify(length.value, stratum.setting.draft_tokens)
-        if stratum.setting.draft_tokens
+        if stratum.setting.draft_tokens > 0
         else None,
         padding_waste=None
         if not stratum.padded_batch
         else padding_waste(stratum.batch, stratum.padded_batch),
     )
-    if plain is None:
-        return found
-    plain_ms, source = plain
-    gained = speed_up(length, cycle_ms, plain_ms)
+
+
+def _against(
+    found: BatchVerdict, plain_ms: Estimate, source: Source, tokens: float
+) -> BatchVerdict:
+    """The same held against a plain decode of so many tokens."""
+    gained = speed_up(found.tokens_per_cycle, found.cycle_ms, plain_ms, tokens)
+    even = product([found.cycle_ms, exact(tokens)], [plain_ms])
     return msgspec.structs.replace(
         found,
         plain_ms=plain_ms,
         plain_source=source,
-        break_even=product([cycle_ms], [plain_ms]),
+        break_even=even,
         speed_up=gained,
         answer=answer_of(gained),
-        needed_chance=_chance(stratum.setting, cycle_ms.value / plain_ms.value),
+        needed_chance=_chance(found.setting, even.value),
     )
 
 
@@ -231,7 +239,7 @@ def verdict(
         strata: Of the run.
         what_if: The settings against each other.
     """
-    known = [one for one in found if one.speed_up is not None]
+    known = _judged(found)
     covered = sum(one.share for one in known)
     terms = [(one.share / covered, one.speed_up) for one in known if one.speed_up is not None]
     gained = total(*terms) if terms else None
@@ -244,6 +252,17 @@ def verdict(
         first=_first(found, what_if, caps),
         caps=caps,
     )
+
+
+def _judged(found: Sequence[BatchVerdict]) -> list[BatchVerdict]:
+    """Those of which the factor is made: with intervals, where these are most of the time.
+
+    A batch size that comes now and then has too few cycles for one, and does not take it from all.
+    """
+    known = [one for one in found if one.speed_up is not None]
+    sure = [one for one in known if one.speed_up and one.speed_up.half_width < math.inf]
+    most = sum(one.share for one in sure) > sum(one.share for one in known) / 2
+    return sure if most else known
 
 
 def _caps(found: Sequence[BatchVerdict], strata: Sequence[Stratum]) -> tuple[Advice, ...]:
@@ -291,16 +310,24 @@ def _first(found: Sequence[BatchVerdict], what_if: WhatIf, caps: Sequence[Advice
             gain=gained,
             at_most=False,
             setting=point.setting,
+            measured=point.measured,
             doubts=point.doubts,
         )
     if main.answer is Answer.LOSES and main.speed_up is not None:
         lost = total((1.0, product([], [main.speed_up])), (-1.0, exact(1.0)))
         return Advice(change=Change.OFF, batch=main.batch, gain=lost, at_most=False, setting=PLAIN)
+    return _largest(main, caps)
+
+
+def _largest(main: BatchVerdict, caps: Sequence[Advice]) -> Advice | None:
+    """What the largest cap says; None where no phase was timed."""
+    if not caps:
+        return None
     # Without plain decode nobody knows what verify, the largest part, could bring.
-    largest = next(iter(caps), None)
-    if largest is not None and largest.gain.value >= (_ALONE if main.plain_ms is None else MARGIN):
+    largest = caps[0]
+    if largest.gain.value >= (_ALONE if main.plain_ms is None else MARGIN):
         return largest
-    if largest is not None and main.plain_ms is None:
+    if main.plain_ms is None:
         return Advice(change=Change.NOTHING, batch=main.batch, gain=largest.gain, at_most=True)
     return Advice(change=Change.NOTHING, batch=main.batch, gain=exact(0.0), at_most=False)
 

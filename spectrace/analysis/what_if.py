@@ -20,7 +20,7 @@ from spectrace.analysis.costs import Parts, Stratum
 from spectrace.analysis.cut_length import kept_share
 from spectrace.analysis.estimates import exact, mapped, product, total
 from spectrace.analysis.intervals import Estimate
-from spectrace.analysis.speculation import speed_up, throughput
+from spectrace.analysis.speculation import plain_tokens, speed_up, throughput
 from spectrace.analysis.verify_cost import VerifyFit
 
 _CUTS = 0.01  # share of verify's tokens: what is cut off less than that does not matter
@@ -144,7 +144,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
         current: The setting that took most of the time.
         strata: Of speculation, with parts.
         lengths: Tokens of a request per cycle, by setting.
-        kept: The share of verify's tokens that these are, likewise; the rest was cut.
+        kept: The share of verify's tokens that requests got, likewise; the rest was cut.
+        late: Cycles behind the ends of requests for each token that they got, likewise.
         conditional: Acceptance at each position.
         fit: Of verify.
         plain_ms: Plain decode, None where it is not known.
@@ -160,6 +161,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     fit: VerifyFit
     plain_ms: Estimate | None
     plain_source: Source | None = None
+    late: Mapping[Setting, float] = msgspec.field(default_factory=dict)
+
+    @property
+    def plain_tokens(self) -> float:
+        """Tokens that a request gets from a plain decode, under the load of what runs now."""
+        return plain_tokens(self.late.get(self.current, 0.0))
 
 
 def points(known: Known) -> tuple[Point, ...]:
@@ -206,7 +213,9 @@ def _point(  # noqa: PLR0913 - what a point is made of
         rest_ms=rest_ms,
         cycle_ms=cycle_ms,
         tokens_per_s=throughput(length, cycle_ms, known.batch),
-        speed_up=None if known.plain_ms is None else speed_up(length, cycle_ms, known.plain_ms),
+        speed_up=None
+        if known.plain_ms is None
+        else speed_up(length, cycle_ms, known.plain_ms, known.plain_tokens),
         doubts=tuple(doubts),
         flags=flags(setting),
     )
@@ -238,7 +247,7 @@ def _rest(mean_ms: Estimate, parts: Parts) -> Estimate:
 def _plain(known: Known, plain_ms: Estimate) -> Point:
     source = known.plain_source
     measured = source is not None and source.measured
-    point = _point(known, PLAIN, exact(1.0), plain_ms, measured=measured)
+    point = _point(known, PLAIN, exact(known.plain_tokens), plain_ms, measured=measured)
     return msgspec.structs.replace(point, speed_up=exact(1.0), plain_source=source)
 
 
@@ -250,8 +259,11 @@ def _predicted(known: Known, setting: Setting, near: Sequence[Stratum]) -> Point
     doubts: list[Doubt] = []
     chances = list(known.conditional[: setting.steps])
     if len(chances) < setting.steps:
+        made = setting.steps <= max(one.setting.steps for one in near)
+        # Behind a position where nothing was accepted it does not matter what would have been.
+        if not (made and chances[-1].value <= 0):
+            doubts.append(Doubt.DEEPER)
         chances += [chances[-1]] * (setting.steps - len(chances))
-        doubts.append(Doubt.DEEPER)
     length, length_doubts = _length(known, base.setting, chances)
     draft_ms, draft_doubts = _draft(setting.steps, near)
     verify_ms, verify_doubts = _verify(known, setting.draft_tokens)
@@ -278,7 +290,8 @@ def _length(
     """Tokens that a request gets, from how much was cut at the setting that was measured."""
     measured = [chance.value for chance in known.conditional[: base.steps]]
     wanted = [chance.value for chance in chances]
-    kept = mapped(known.kept[base], lambda share: kept_share(share, measured, wanted))
+    late = known.late.get(base, 0.0)
+    kept = mapped(known.kept[base], lambda share: kept_share(share, measured, wanted, late))
     if kept.value <= 0:
         return prefix_length(chances), [Doubt.CUTS]
     length = product([prefix_length(chances), kept])
@@ -338,7 +351,7 @@ def best(found: Sequence[Point], current: Setting) -> Best | None:
     top = max(found, key=lambda point: point.tokens_per_s.value)
     now = next((point for point in found if point.setting == current), None)
     tier = max(batch for batch in ADAPTIVE_TIERS if batch <= max(1, top.batch))
-    of_tier = [p for p in found if p.setting.steps in ADAPTIVE_TIERS[tier] and p.setting.topk < 2]  # noqa: PLR2004 - no trees
+    of_tier = [p for p in found if _is_of(p.setting, ADAPTIVE_TIERS[tier])]
     chosen = max(of_tier, key=lambda point: point.tokens_per_s.value, default=None)
     return Best(
         batch=top.batch,
@@ -351,6 +364,12 @@ def best(found: Sequence[Point], current: Setting) -> Best | None:
         tier_steps=None if chosen is None else chosen.setting.steps,
         flags=flags(top.setting),
     )
+
+
+def _is_of(setting: Setting, tier: Sequence[int]) -> bool:
+    """Whether adaptive speculation chooses it: it makes no trees, and looks nothing up."""
+    is_chain = setting == PLAIN or (setting.topk == 1 and setting.steps > 0)
+    return is_chain and setting.steps in tier
 
 
 def _clears(one: Point, other: Point) -> bool:
@@ -366,8 +385,8 @@ def gain(new: Point, old: Point) -> Estimate:
 
 
 def flags(setting: Setting) -> tuple[str, ...]:
-    """The options of SGLang's server for a setting; none for plain decode."""
-    if setting == PLAIN:
+    """The options of SGLang's server for a setting; none for plain decode, and where not known."""
+    if setting.draft_tokens < 1 or (setting.steps and setting.topk < 1):
         return ()
     if not setting.steps:  # drafts that are looked up, as NGRAM's
         return ("--speculative-num-draft-tokens", str(setting.draft_tokens))

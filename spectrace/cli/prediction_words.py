@@ -14,6 +14,11 @@ _NAMES = {
     Quantity.REST_MS: ("the rest of the cycle", " ms"),
     Quantity.PLAIN_MS: ("plain decode", " ms"),
 }
+_WHOLE = {
+    Held.HELD: "The prediction held",
+    Held.FAILED: "The prediction failed",
+    Held.OPEN: "Whether the prediction held cannot be said",
+}
 
 
 def expected(found: Prediction) -> Iterator[str]:
@@ -40,10 +45,9 @@ def _became(found: Check) -> Iterator[str]:
     if found.measured is None:
         yield f"This run says nothing of {wanted}: record one with that setting."
         return
-    word = "The prediction held" if found.held is Held.HELD else "The prediction failed"
     yield (
-        f"{word}: {value(found.prediction.tokens_per_s, 1)} tokens/s were expected of {wanted}, "
-        f"{value(found.measured, 1)} came."
+        f"{_WHOLE[found.held]}: {value(found.prediction.tokens_per_s, 1)} tokens/s were expected "
+        f"of {wanted}, {value(found.measured, 1)} came."
     )
     failed = [one for one in found.assumptions if one.held is Held.FAILED]
     yield from map(_failure, failed)
@@ -52,6 +56,13 @@ def _became(found: Check) -> Iterator[str]:
             what, unit = _NAMES[one.quantity]
             came = f"{value(one.expected)}{unit} assumed and {value(one.measured)}{unit} measured"
             yield f"Held: {what}, {came}."
+        elif one.held is Held.OPEN and one.measured is not None:
+            what, unit = _NAMES[one.quantity]
+            yield (
+                f"Open: {what}, {value(one.expected)}{unit} assumed and "
+                f"{value(one.measured)}{unit} measured: one of the runs is too short for an "
+                "interval, record for longer."
+            )
         elif one.held is Held.NOT_MEASURED:
             yield f"Not measured in this run: {_NAMES[one.quantity][0]}."
 

@@ -213,7 +213,7 @@ def _lengths(found: Sequence[Acceptance]) -> Section:
         (
             "setting",
             "accept length",
-            "tokens per cycle",
+            "tokens per verify",
             "SGLang's",
             "drafts accepted",
         ),

@@ -45,6 +45,8 @@ GAPS = {
     Gap.SAMPLED: "Sampling left cycles out: windows are not of cycles that follow each other.",
     Gap.SYNC_LEFT_OUT: "Cycles in sync timing are in none of the times: it slows the server.",
     Gap.NO_RESULTS: "Of some cycles no results came; their times count, their acceptance cannot.",
+    Gap.NO_COUNTS: "Of no cycle that speculated did results come that count, as in a trace that "
+    "has only times: what was accepted is not known.",
 }
 DOUBTS = {
     Doubt.DEEPER: "drafts so deep were never made: the last measured position stands for them",
@@ -61,14 +63,16 @@ DEFINITIONS = {
     "SGLang's accept length": "spec_accept_length: completion tokens / verifies. It counts the "
     "token of the prefill and the cut at the token limit.",
     "tokens per cycle": "What a request really got from a cycle: the accept length less what was "
-    "cut. Throughput is made of it.",
+    "cut, and less the cycles that came behind its end (the overlap scheduler runs one too far). "
+    "Throughput is made of it.",
+    "tokens per verify": "The same without the cycles behind the end.",
     "conditional acceptance": "How often the draft at a position is correct where all before it "
     "were. A verify that was cut counts up to the cut.",
     "drafts accepted": "Correct drafts / drafts, vLLM's draft acceptance rate.",
     "adaptive steps": "The steps among which SGLang's adaptive speculation chooses at this batch "
     "size.",
     "break-even": "Mean time of a cycle / that of a plain decode of the same batch: the tokens per "
-    "cycle from which on speculation pays.",
+    "cycle from which on speculation pays. Less where plain decode would run too far as well.",
     "speed-up": "Tokens per cycle / break-even.",
     "most that it can bring": "Throughput gained if this cost nothing: D / (C \u2212 D).",
     "interval": "95 %, between windows of cycles that follow each other, since cycles of one "
@@ -178,12 +182,14 @@ def setting(found: Setting) -> str:
     """A setting in words: `plain decode`, `5 steps`, `3 steps, topk 4, 8 tokens`."""
     if found == PLAIN:
         return "plain decode"
-    if not found.steps:  # drafts that are looked up, as NGRAM's
-        return f"{found.draft_tokens} draft tokens"
+    known = found.draft_tokens > 0
+    if not found.steps:  # drafts that are looked up, as NGRAM's, or of which nothing was said
+        return f"{found.draft_tokens} draft tokens" if known else "drafts of unknown length"
     steps = f"{found.steps} step{'' if found.steps == 1 else 's'}"
     if found.topk == 1 and found.draft_tokens == found.steps + 1:
         return steps
-    return f"{steps}, topk {found.topk}, {found.draft_tokens} tokens"
+    branches = [f"topk {found.topk}"] if found.topk > 0 else []
+    return ", ".join([steps, *branches, *([f"{found.draft_tokens} tokens"] if known else [])])
 
 
 def _basis(found: RunReport) -> Iterator[str]:
@@ -207,7 +213,7 @@ def _basis(found: RunReport) -> Iterator[str]:
     if found.verdict.covered < 0.995:  # noqa: PLR2004 - what rounds to all of it
         yield (
             f"The factor is of {numbers.share(found.verdict.covered)} of the time in speculative "
-            "cycles: for the other batch sizes plain decode is not known."
+            "cycles: for the other batch sizes plain decode is not known, or too few cycles are."
         )
 
 
@@ -240,7 +246,7 @@ def _needed(main: BatchVerdict) -> Iterator[str]:
 
 def _difference(main: BatchVerdict) -> str:
     now = numbers.rate(main.tokens_per_s.value)
-    plain = 1000 * main.batch / main.plain_ms.value if main.plain_ms else None
+    plain = main.tokens_per_s.value / main.speed_up.value if main.speed_up else None
     return f"{now} tokens/s in place of {numbers.rate(plain)}"
 
 
@@ -341,8 +347,8 @@ def advice(found: Advice) -> str:
     assert found.setting is not None  # noqa: S101 - of another number of steps there is a setting
     doubts = f"; {listed([DOUBTS[doubt] for doubt in found.doubts])}" if found.doubts else ""
     return (
-        f"{setting(found.setting)} (predicted at batch size {found.batch}: {brings} more tokens/s"
-        f"{doubts}): {' '.join(flags(found.setting))}"
+        f"{setting(found.setting)} ({'measured' if found.measured else 'predicted'} at batch size "
+        f"{found.batch}: {brings} more tokens/s{doubts}): {' '.join(flags(found.setting))}"
     )
 
 
@@ -388,7 +394,8 @@ def _crossover(found: RunReport) -> Iterator[str]:
     batch = found.what_if.crossover_batch
     if batch is not None and len({one.batch for one in found.verdict.by_batch}) > 1:
         sure = "" if found.what_if.crossover_clear else ", as far as the intervals tell"
-        yield f"From batch size {batch} on speculation as it is is slower than plain decode{sure}."
+        slower = f"speculation, as it is, is slower than plain decode{sure}."
+        yield f"From batch size {batch} on {slower}"
 
 
 def known_from(point: Point) -> str:

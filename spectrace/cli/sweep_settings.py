@@ -157,6 +157,11 @@ def _other(text: str) -> Setting:
             "and _.",
             exit_code=2,
         )
+    if name in {PLAIN, GIVEN}:
+        raise SpectraceError(
+            f"{name} is what the sweep itself calls a setting: give yours another name.",
+            exit_code=2,
+        )
     list(options_of(arguments))  # which raises where they are none
     return Setting(name=name, arguments=arguments, steps=number_of(arguments, STEPS))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -119,9 +120,9 @@ def _change(estimate: Estimate | None) -> str:
     if estimate is None:
         return numbers.MISSING
     word = "more" if estimate.value > 1 else "fewer"
-    amounts = sorted((abs(_low(estimate) - 1), abs(_high(estimate) - 1)))
-    near, far = map(percent, amounts)
-    return f"{percent(abs(estimate.value - 1))} {word} tokens ({near} to {far})"
+    near, far = sorted((abs(_low(estimate) - 1), abs(_high(estimate) - 1)))
+    reach = f"{percent(near)} to {percent(far)}" if far < math.inf else f"at least {percent(near)}"
+    return f"{percent(abs(estimate.value - 1))} {word} tokens ({reach})"
 
 
 def _rate(estimate: Estimate | None) -> str:

@@ -16,6 +16,7 @@ from spectrace.store.columns import Batch
 from spectrace.store.database import Database
 from spectrace.store.tally import (
     ALIKE,
+    OF_CYCLE,
     OF_ROW,
     SETTING,
     TIMED,
@@ -74,6 +75,7 @@ class Counts(NamedTuple):
     Attributes:
         cycles: `cycle_counts`.
         rows: `row_counts`.
+        overshoot: `overshoot_counts`.
         overshoot_rows: Rows that do not count.
         health_check_rows: Likewise.
         unknown_cycles: Cycles without results.
@@ -81,6 +83,7 @@ class Counts(NamedTuple):
 
     cycles: Batch
     rows: Batch
+    overshoot: Batch
     overshoot_rows: int
     health_check_rows: int
     unknown_cycles: int
@@ -134,7 +137,7 @@ class Counting:
         counted["timed"] = counted["timed"].astype(np.bool_)
         unknown = counted.pop("unknown")[np.isin(counted["kind"], _DECODING)]
         return _told_apart(
-            counted, folded(rows, {"alike": ALIKE, "what": OF_ROW}), int(unknown.sum())
+            counted, folded(rows, {"alike": OF_CYCLE, "what": OF_ROW}), int(unknown.sum())
         )
 
     def _find_groups(self) -> list[Group]:
@@ -320,7 +323,7 @@ class _Seen:
 def _keys(cycles: Batch, how: NDArray[np.int64], group: Group) -> NDArray[np.int64]:
     """All by which cycles are told apart, `ALIKE` and `TIMED`, packed."""
     blocks = max(1, min(BLOCKS, group.versions // _FEWEST))
-    length = -(-(group.last_n - group.first_n + 1) // blocks)
+    length = min(-(-(group.last_n - group.first_n + 1) // blocks), np.iinfo(np.int64).max)
     block = (cycles["number"] - group.first_n) // length
     return (((block << width(SETTING)) | cycles["setting"]) << width(TIMED)) | how
 
@@ -329,10 +332,14 @@ def _told_apart(cycles: Batch, every: Batch, unknown: int) -> Counts:
     """The rows that count, and how many do not."""
     every["correct"] -= 1
     health, over = every.pop("health_check") > 0, every.pop("overshoot") > 0
-    counts = ~(health | over)
+    counts, timed = ~(health | over), every.pop("timed") > 0
+    late = {key: column[over & ~health & timed] for key, column in every.items()}
     return Counts(
         cycles=cycles,
         rows={key: column[counts] for key, column in every.items()},
+        overshoot={
+            key: column for key, column in late.items() if key not in {"correct", "delivered"}
+        },
         overshoot_rows=int(every["rows"][over & ~health].sum()),
         health_check_rows=int(every["rows"][health].sum()),
         unknown_cycles=unknown,

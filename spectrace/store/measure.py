@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from spectrace.errors import SpectraceError
@@ -14,6 +15,7 @@ from spectrace.store.windows import SAMPLE, plan
 
 _PHASE_ROWS = 3_000_000  # that are read at most, about
 _PHASES = 16  # of a rank's cycle
+_REQUEST_ROWS = 2_000_000  # that are read at most, about: of batches of hundreds
 _LEAST = 1000  # cycles that are sampled, however many ranks they have
 
 
@@ -37,7 +39,10 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
             "record it while the server answers requests."
         )
     ranks = max(1, len(run.ranks) // len(counting.groups))
-    most = min(sample, max(_LEAST, _PHASE_ROWS // (_PHASES * ranks)))
+    requests = max(1, math.ceil(counted.rows["rows"].sum() / counted.cycles["cycles"].sum()))
+    most = min(
+        sample, max(_LEAST, min(_PHASE_ROWS // (_PHASES * ranks), _REQUEST_ROWS // requests))
+    )
     sampling = Sampling(database, run.run_id, counting.groups)
     tables = sampling.tables(plan(counted.cycles, most))
     return Measures(
@@ -47,6 +52,7 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
         request_ids=tables.request_ids,
         cycle_counts=counted.cycles,
         row_counts=counted.rows,
+        overshoot_counts=counted.overshoot,
         cycles=tables.cycles,
         ranks=tables.ranks,
         phases=tables.phases,

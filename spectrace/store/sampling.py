@@ -143,10 +143,8 @@ def _numbered(joined: dict[str, Batch]) -> Tables:
             ("rows", ("cycle",)),
         )
     )
-    rank_names, ranks["rank"] = np.unique(ranks["rank"].astype(str), return_inverse=True)
-    request_ids, rows["request"] = np.unique(
-        rows.pop("request_id").astype(str), return_inverse=True
-    )
+    rank_names, ranks["rank"] = _coded(ranks["rank"])
+    request_ids, rows["request"] = _coded(rows.pop("request_id"))
     for batch, flags in (
         (ranks, ("ended_idle", "incomplete", "late_switch", "device_incomplete")),
         (rows, ("overshoot", "health_check")),
@@ -163,9 +161,19 @@ def _numbered(joined: dict[str, Batch]) -> Tables:
         ranks["incomplete"] | ranks["ended_idle"] | ranks["late_switch"]
     )[first]
     cycles["graph"] = _graph(phases, len(ids))
-    return Tables(
-        cycles, ranks, phases, rows, tuple(rank_names.tolist()), tuple(request_ids.tolist())
-    )
+    return Tables(cycles, ranks, phases, rows, rank_names, request_ids)
+
+
+def _coded(texts: NDArray[np.object_]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Each text once, in their order, and the place of every text among them.
+
+    Of millions few differ: to sort them all would take ten times as long, and a GB.
+    """
+    every = texts.tolist()
+    names = sorted(set(every))
+    places = {name: place for place, name in enumerate(names)}
+    found = np.fromiter(map(places.__getitem__, every), dtype=np.int64, count=len(every))
+    return tuple(names), found
 
 
 def _sorted(batch: Batch, by: tuple[str, ...]) -> Batch:

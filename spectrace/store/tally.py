@@ -20,6 +20,7 @@ SETTING = {"kind": 3, "steps": 10, "topk": 9, "draft_tokens": 12, "batch": 14}
 ALIKE = {"block": 8} | SETTING
 UNKNOWN = {"unknown": 1}
 TIMED = {"mode": 2, "timed": 1}
+OF_CYCLE = ALIKE | {"timed": 1}  # by which the requests of a cycle are counted
 OF_ROW = {"correct": 13, "delivered": 13, "overshoot": 1, "health_check": 1}  # correct is one more
 _MOST_BINS = 1_000_000  # of a table of counts; above it sorting is quicker
 
@@ -131,10 +132,13 @@ class Known:
         """
         first = len(self._keys)
         self._kinds[at] = first + np.repeat(found.places, found.lengths)
-        self._keys += [(group, key) for key in (found.keys >> width(TIMED)).tolist()]
+        alike, timed = found.keys >> width(TIMED), found.keys & 1
+        self._keys += [(group, key) for key in ((alike << 1) | timed).tolist()]
 
     def counted(self, at: NDArray[np.int64], what: NDArray[np.int64]) -> Batch:
-        """Requests by `group`, `alike` and `what`, those of other cycles left out: `rows` of each.
+        """Requests by `group`, `alike` (`OF_CYCLE`) and `what`: `rows` of each.
+
+        Those of other cycles are left out.
 
         Args:
             at: The places of the ids of their cycles.

@@ -44,9 +44,15 @@ def plan(counts: Columns, sample: int) -> list[Window]:
         return []
     if total <= sample:
         return _cut(_whole(counts), total)
-    chosen = _even(counts, total, max(1, int(sample * _SHARE) // WINDOW))
-    spare = max(0, sample // WINDOW - len(chosen))
+    length = min(WINDOW, max(1, total // _blocks(counts)))  # none reaches beyond its block
+    chosen = _even(counts, total, max(1, int(sample * _SHARE) // length))
+    spare = max(0, sample // length - len(chosen))
     return _apart(chosen + _rare(counts, chosen, spare))
+
+
+def _blocks(counts: Columns) -> int:
+    """How many blocks there are, of all groups."""
+    return len(np.unique(np.stack([counts["group"], counts["block"]]), axis=1).T)
 
 
 def _whole(counts: Columns) -> list[tuple[Window, int]]:

@@ -1,8 +1,8 @@
 """Sweeps the real server on the CPU over numbers of draft steps: which is fastest?
 
-On these models plain decode is, where the machine has nothing else to do. The last line of `--json`
-is one object: `best` (null without a clear winner), `fastest`, `sweep_s`, and of each setting its
-`tokens_per_s` with `low` and `high`, and its `accept_length`.
+On these models plain decode is, one request at a time, where the machine has nothing else to do.
+The last line of `--json` is one object: `best` (null without a clear winner), `fastest`, `sweep_s`,
+and of each setting its `tokens_per_s` with `low` and `high`, and its `accept_length`.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ class Truth:
         slow_speculative: Share of speculative cycles that take four times as long.
         spread: By how much the acceptance of requests differs, up or down.
         cut: Tokens after which a request is cut off; 0 for never.
+        late: The end of a request is noticed a cycle late, as by the overlap scheduler.
     """
 
     chances: Sequence[float] = (0.7, 0.6, 0.6, 0.5, 0.5)
@@ -59,6 +60,7 @@ class Truth:
     slow_speculative: float = 0.0
     spread: float = 0.0
     cut: int = 0
+    late: bool = False
 
 
 @dataclass
@@ -196,7 +198,7 @@ def _rows(
             correct += going
         delivered = correct + 1
     if truth.cut:
-        delivered = _cut(request, delivered, truth.cut)
+        delivered = _cut(request, delivered, truth)
     return {
         "cycle": cycle,
         "request": request,
@@ -207,13 +209,19 @@ def _rows(
     }
 
 
-def _cut(request: NDArray[np.int64], delivered: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """A request gets `most` tokens at most; behind it another one with as many goes on."""
+def _cut(
+    request: NDArray[np.int64], delivered: NDArray[np.int64], truth: Truth
+) -> NDArray[np.int64]:
+    """A request gets `cut` tokens at most; behind it another one with as many goes on."""
     found: NDArray[np.int64] = delivered.copy()
     got: dict[int, int] = {}
     for at, (name, tokens) in enumerate(zip(request.tolist(), delivered.tolist(), strict=True)):
-        found[at] = min(tokens, most - got.get(name, 0))
-        got[name] = (got.get(name, 0) + int(found[at])) % most
+        if truth.late and got.get(name) == truth.cut:
+            found[at] = got[name] = 0
+            continue
+        before = got.get(name, 0) % truth.cut
+        found[at] = min(tokens, truth.cut - before)
+        got[name] = before + int(found[at])
     return found
 
 
@@ -243,6 +251,7 @@ def _measures(
     rows_keyed["rows"] = np.ones(len(rows["cycle"]), dtype=np.int64)
     counted = {key: column[~rows["overshoot"]] for key, column in rows_keyed.items()}
     row_counts = grouped(counted, (*_KEYS, "correct", "delivered"), ("rows",))
+    behind = {key: column[rows["overshoot"]] for key, column in rows_keyed.items()}
     names, rows["request"] = np.unique(rows["request"], return_inverse=True)
     flags = np.zeros(count, dtype=np.bool_)
     ranks = {
@@ -271,6 +280,7 @@ def _measures(
         phases=phases,
         rows=rows,
         left_out=LeftOut(overshoot_rows=int(rows["overshoot"].sum())),
+        overshoot_counts=grouped(behind, _KEYS, ("rows",)) if len(behind["rows"]) else {},
     )
 
 

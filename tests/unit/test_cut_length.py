@@ -27,3 +27,11 @@ def test_where_nothing_was_cut_nothing_will_be() -> None:
     assert kept_share(1.0, [0.9], [0.9, 0.9]) == 1.0
     assert kept_share(0.9, [0.0], [0.9, 0.9]) == 1.0
     assert kept_share(0.0, [0.5], [0.5]) == 0.0
+
+
+def test_cycles_behind_the_end_are_lost_whole() -> None:
+    """One for every 9 tokens: plain decode makes 10 of which 9 are kept, two steps lose three."""
+    assert kept_share(1.0, [1.0], [], late=1 / 9) == pytest.approx(0.9)
+    assert kept_share(1.0, [1.0], [1.0, 1.0], late=1 / 9) == pytest.approx(9 / 12)
+    # What is measured stays: of 10 tokens 9.5 are kept, and 2 more come behind the end.
+    assert kept_share(0.95, [1.0], [1.0], late=1 / 9.5) == pytest.approx(9.5 / 12)

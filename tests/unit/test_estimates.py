@@ -42,6 +42,16 @@ def test_a_missing_limit_stays_missing(found: Estimate) -> None:
     assert found.high is None
 
 
+def test_what_may_be_nothing_leaves_a_ratio_without_an_upper_limit() -> None:
+    """10 over 5, which may be 0 or 10: from 1 on; and 5, which may be 0, over 5 is 0 at least."""
+    wide = Estimate(value=5.0, low=0.0, high=10.0)
+    over = product([exact(10.0)], [wide])
+    assert (over.value, over.low) == pytest.approx((2.0, 1.0))
+    assert over.high is None
+    under = product([wide], [exact(5.0)])
+    assert (under.low, under.value, under.high) == pytest.approx((0.0, 1.0, 2.0))
+
+
 def test_no_factor_is_zero() -> None:
     """A logarithm needs more."""
     with pytest.raises(ValueError, match="no factor"):

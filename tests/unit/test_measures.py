@@ -15,7 +15,7 @@ from spectrace.chosen import Choice
 from spectrace.errors import SpectraceError
 from spectrace.measures import KINDS, MODES, NONE, WARM_UP_CYCLES, Measures
 from spectrace.model import Cycle, CycleKind, Lane, PhaseName, RequestRow, TimingMode
-from spectrace.store import counting
+from spectrace.store import counting, measure
 from spectrace.store.measured import measure_recording
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
@@ -76,6 +76,26 @@ def test_rows_count_by_what_was_correct_and_what_was_delivered(tmp_path: Path) -
     assert found.left_out.health_check_rows == 1
     assert found.left_out.warm_up_cycles == WARM_UP_CYCLES
     assert found.total_cycles == 3
+
+
+def test_overshoot_is_counted_where_it_took_time(tmp_path: Path) -> None:
+    """Of three rows two are in a cycle whose time counts; the last one's server then idled."""
+    late = row(4, 0, overshoot=True)
+    idle = with_rows(FIRST + 1, late)
+    idle = replace(idle, ranks=(replace(idle.ranks[0], ended_idle=True), *idle.ranks[1:]))
+    counts = measured(tmp_path, [with_rows(FIRST, late, late, row(1, 2)), idle]).overshoot_counts
+    assert counts["rows"].tolist() == [2]
+    like = [counts[name].tolist() for name in ("kind", "steps", "topk", "draft_tokens", "batch")]
+    assert like == [[SPECULATIVE], [5], [1], [6], [2]]
+
+
+def test_cycles_may_have_the_lowest_and_the_highest_number(tmp_path: Path) -> None:
+    """Twelve of the lowest and the last of 64 bits: one block holds all of them."""
+    numbers = [*range(WARM_UP_CYCLES + 2), (1 << 63) - 1]
+    cycles = [replace(cycle_of(n % 100, 1), number=n) for n in numbers]
+    found = measure_recording(record(tmp_path / "run.spectrace", cycles, run_of(1)))
+    assert found.total_cycles == 3
+    assert found.cycles["number"].tolist() == numbers[WARM_UP_CYCLES:]
 
 
 def test_cycles_count_by_what_they_have_in_common(tmp_path: Path) -> None:
@@ -230,6 +250,20 @@ def test_a_long_run_is_sampled_where_each_kind_of_cycle_is(tmp_path: Path) -> No
     assert thirds.min() >= WINDOW
     within = np.diff(sampled["number"])[np.diff(sampled["window"]) == 0]
     assert (within == 1).all()
+
+
+def test_of_large_batches_fewer_cycles_are_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests a cycle, rounded up: 4,000 rows are 2,000 cycles. Counts are exact."""
+    long_recording.make(tmp_path / "store", 10_000, slices=1)
+    monkeypatch.setattr(measure, "_REQUEST_ROWS", 4_000)
+    found = measure_recording(tmp_path / "store")
+    assert 1_000 <= len(found.cycles["number"]) <= 2_000
+    assert found.row_counts["rows"].sum() == 15_000 - WARM_UP_CYCLES
+    ids = [found.request_ids[place] for place in found.rows["request"][:3]]
+    assert found.request_ids == tuple(sorted(found.request_ids))
+    assert set(ids) <= set(found.request_ids)
 
 
 def test_windows_do_not_overlap_and_keep_to_the_sample() -> None:

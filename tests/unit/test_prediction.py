@@ -12,6 +12,7 @@ from spectrace.analysis.estimates import exact
 from spectrace.analysis.intervals import Estimate
 from spectrace.analysis.prediction import Check, Held, Prediction, Quantity, check, predict
 from spectrace.analysis.run_report import RunReport, report
+from spectrace.analysis.what_if import Doubt
 from spectrace.cli.predict import assumption_option, read
 from spectrace.cli.prediction_words import became
 from spectrace.errors import SpectraceError
@@ -212,3 +213,31 @@ def test_a_prediction_without_an_accept_length_is_refused(tmp_path: Path) -> Non
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(expected, assumptions=said)))
     with pytest.raises(SpectraceError, match="accept_length is missing"):
         read(path)
+
+
+def test_an_assumption_takes_away_the_doubts_of_what_it_replaces_alone() -> None:
+    """Seven steps of which five were made, with a verify of 30 ms as a person says."""
+    at_five = report(simulated([Stretch(2000, 5)]), plain_ms=11.1)
+    seven = Setting(steps=7, topk=1, draft_tokens=8)
+    own = predict(at_five, seven, 1)
+    assert own is not None
+    assert set(own.doubts) == {Doubt.DEEPER, Doubt.VERIFY_SPAN, Doubt.DRAFT_SHARE}
+    said = predict(at_five, seven, 1, assumed={Quantity.VERIFY_MS: exact(30.0)})
+    assert said is not None
+    assert set(said.doubts) == {Doubt.DEEPER, Doubt.DRAFT_SHARE}
+
+
+def test_a_run_without_intervals_fails_no_assumption() -> None:
+    """Sixty cycles, with a verify that takes 25.6 in place of 14.3 ms: that is left open."""
+    expected, _ = story()
+    short = Truth((0.6, 2 / 3), verify_ms=lambda _tokens, _batch: 25.6)
+    found = check(expected, report(simulated([Stretch(60, 2)], short), plain_ms=11.1))
+    by_name = {one.quantity: one for one in found.assumptions}
+    verify = by_name[Quantity.VERIFY_MS]
+    assert verify.measured is not None
+    assert verify.measured.low is None
+    assert verify.held is Held.OPEN
+    assert found.held is Held.OPEN
+    words = became(found)
+    assert words[0].startswith("Whether the prediction held cannot be said: 105.0")
+    assert any(text.startswith("Open: verify, 14.30 ms assumed and 25.") for text in words)

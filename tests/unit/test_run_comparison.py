@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from spectrace.analysis.run_comparison import (
     Note,
@@ -225,3 +226,17 @@ def test_the_true_difference_lies_within_the_interval_as_often_as_promised() -> 
         for s in range(60)
     )
     assert held >= 57
+
+
+def test_a_server_that_also_decodes_plainly_is_compared_with_all_that_it_does() -> None:
+    """One cycle in ten is plain, at the batch size of a plain server: nine tenths are not left."""
+    speculative, decode = (
+        run(five, on_device=False), run(five, kind=CycleKind.DECODE, on_device=False, seed=2)
+    )  # fmt: skip
+    kind = speculative.cycles["kind"].copy()
+    kind[::10] = decode.cycles["kind"][0]
+    adaptive = replace(speculative, cycles={**speculative.cycles, "kind": kind})
+    found = compare_runs(adaptive, decode)
+    assert found.sides[0].cycles == CYCLES
+    assert Note.OTHER_KINDS in found.notes
+    assert Note.OTHER_BATCHES not in found.notes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ from spectrace.analysis.verify_cost import VerifyPoint, fit
 from spectrace.analysis.what_if import Doubt, Known, points
 from spectrace.cli.run_sections import sections
 from spectrace.cli.run_words import known_from, sentences
+from spectrace.measures import NONE, Measures
 from spectrace.model import Lane, TimingMode
 from tests.helpers.recorded import run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
@@ -100,6 +103,26 @@ def test_throughput_is_all_tokens_over_all_time() -> None:
     assert point.tokens_per_s.value == rate
 
 
+def test_a_short_run_with_slow_cycles_has_limits_that_can_be() -> None:
+    """Two stretches of 29.9 and 90 ms: a factor e^(t x) around their mean, t = 12.7 at one degree.
+
+    Half of their distance over the mean is the error, x = 30.05 / 59.95, so that neither limit is
+    nothing and the throughput's are the inverse of the cycle's.
+    """
+    slow = Truth(CHANCES, lambda *_: 10.0, noise=0.0)
+    measures = simulated([Stretch(100, 5)], slow)
+    took_ns = np.repeat([29_900_000, 90_000_000], 50)
+    ends = measures.cycles["start_ns"][0] + np.cumsum(took_ns)
+    measures.cycles["start_ns"][:], measures.cycles["end_ns"][:] = ends - took_ns, ends
+    measures.cycle_counts["total_ns"][:] = took_ns
+    [main] = report(measures).verdict.by_batch
+    factor = math.exp(12.7062 * 30.05 / 59.95)
+    limits = (main.cycle_ms.low, main.cycle_ms.value, main.cycle_ms.high)
+    assert limits == pytest.approx((59.95 / factor, 59.95, 59.95 * factor), rel=1e-3)
+    assert main.tokens_per_s.high is not None
+    assert main.tokens_per_s.high / main.tokens_per_s.value == pytest.approx(factor, rel=0.01)
+
+
 def test_a_skewed_speed_up_lies_in_its_interval_as_often_as_promised() -> None:
     """Of 100 runs at least 90 %."""
     true = LENGTH * PLAIN_MS / (1.9 * (5 * 0.4 + 12.4 + 1.5))
@@ -122,6 +145,24 @@ def test_mixed_batch_sizes_are_held_each_against_its_own_baseline() -> None:
     assert found.what_if.crossover_batch == 8
     assert found.what_if.crossover_clear
     assert found.verdict.covered == pytest.approx(1.0)
+
+
+def test_a_batch_size_that_comes_now_and_then_does_not_take_the_interval_from_all() -> None:
+    """2000 cycles of batch 4 and 30 of batch 3, too few for an interval, as where a load ends."""
+    stretches = [Stretch(2000, 5, 4), Stretch(30, 5, 3), Stretch(500, 0, 4), Stretch(500, 0, 3)]
+    found = report(simulated(stretches)).verdict
+    few = next(one for one in found.by_batch if one.batch == 3)
+    assert few.speed_up is not None
+    assert few.speed_up.low is None
+    assert found.answer is Answer.LOSES
+    [whole, main] = found.speed_up, found.by_batch[0].speed_up
+    assert whole is not None
+    assert main is not None
+    assert (whole.value, whole.low, whole.high) == pytest.approx((main.value, main.low, main.high))
+    assert found.covered == pytest.approx(1 - few.share)
+    alone = report(simulated(stretches[1:])).verdict
+    assert alone.speed_up is not None
+    assert alone.answer is Answer.OPEN
 
 
 def test_a_batch_size_between_two_baselines_is_told_from_both() -> None:
@@ -216,6 +257,36 @@ def test_what_is_predicted_of_short_requests_lies_in_its_interval() -> None:
     assert held >= 17
 
 
+LATE = Truth((0.8,) * 7, lambda tokens, _: 20 + 0.5 * (tokens - 1), cut=16, late=True)
+
+
+def test_cycles_behind_the_ends_of_requests_count_with_their_time() -> None:
+    """Requests of 16 tokens in batches of 4, each with a cycle more: all tokens over all time."""
+    measures = simulated((Stretch(3000, 5, 4),), LATE)
+    took_s = (measures.cycles["end_ns"] - measures.cycles["start_ns"]).sum() / 1e9
+    rate = measures.rows["delivered"].sum() / took_s
+    found = report(measures, plain_ms=19.0).verdict
+    [main] = found.by_batch
+    assert main.tokens_per_s.value == pytest.approx(rate, rel=1e-6)
+    # Plain decode would run too far as well: 17 cycles of 19 ms for 16 tokens of each of 4.
+    assert found.speed_up is not None
+    assert found.speed_up.value == pytest.approx(rate / (4 * 16 / (17 * 0.019)), rel=0.005)
+    assert main.break_even is not None
+    assert found.speed_up.value == pytest.approx(
+        main.tokens_per_cycle.value / main.break_even.value
+    )
+
+
+def test_a_prediction_holds_where_ends_are_noticed_late() -> None:
+    """5 and 3 steps measured, 1 to 7 given: the verifies of a request, and one more."""
+    found = report(simulated([Stretch(2000, 5), Stretch(2000, 3)] * 4, LATE), plain_ms=19.0)
+    points = {point.setting.steps: point for point in found.what_if.points}
+    for steps in range(1, 8):
+        true = 16 / (16 / cut_length(steps) + 1)
+        assert points[steps].accept_length.value == pytest.approx(true, rel=0.015)
+    assert points[0].tokens_per_s.value == pytest.approx(1000 / 19 * 16 / 17, rel=0.01)
+
+
 def test_a_what_if_from_one_number_of_tokens_spans_both_extremes() -> None:
     """From all that exceeds plain decode going with the tokens, to none of it."""
     found = report(simulated(LOSING))
@@ -253,6 +324,18 @@ def test_steps_that_were_never_made_are_marked() -> None:
     deeper = [one for one in found.what_if.points if one.setting.steps > 5]
     assert [one.setting.steps for one in deeper] == [6, 7]
     assert all(Doubt.DEEPER in one.doubts for one in deeper)
+
+
+def test_positions_that_nothing_reached_were_made_all_the_same() -> None:
+    """Every draft refused at five steps: with one to five a cycle gives one token, undoubted."""
+    found = report(simulated([Stretch(500, 5), Stretch(300, 0)], Truth((0.0,) * 5)))
+    points = {point.setting.steps: point for point in found.what_if.points}
+    for steps in range(1, 6):
+        assert points[steps].accept_length.value == 1.0
+        assert Doubt.DEEPER not in points[steps].doubts
+    assert Doubt.DEEPER in points[6].doubts
+    assert found.verdict.first is not None
+    assert found.verdict.first.change is Change.OFF
 
 
 def test_without_plain_decode_nothing_is_held_against_it() -> None:
@@ -330,7 +413,9 @@ def test_the_best_of_what_was_measured_comes_before_what_is_extrapolated() -> No
     assert first.setting == Setting(steps=5, topk=1, draft_tokens=6)
     gain = (1 - 0.97**6) / (1 - 0.97**4) * 11.8 / 12.0 - 1
     assert first.gain.value == pytest.approx(gain, abs=0.03)
-    assert "7 steps may bring more, but that lies beyond" in " ".join(sentences(found))
+    said = " ".join(sentences(found))
+    assert "7 steps may bring more, but that lies beyond" in said
+    assert "Change first: 5 steps (measured at batch size 1" in said
 
 
 def test_a_draft_that_falls_with_the_steps_costs_nothing_at_least() -> None:
@@ -465,6 +550,59 @@ def test_drafts_that_are_looked_up_have_no_steps() -> None:
     assert found.acceptance[0].draft_acceptance_rate is None
     assert found.acceptance[0].setting.draft_tokens == 6
     assert found.verdict.by_batch[0].setting.steps == 0
+
+
+def unsaid(*names: str) -> Measures:
+    """A run of 5 steps and of plain decode that does not say these of its speculation."""
+    measures = simulated([Stretch(500, 5), Stretch(200, 0)])
+    for columns in (measures.cycles, measures.cycle_counts, measures.row_counts):
+        for name in names:
+            columns[name][:] = 0
+    return measures
+
+
+def test_drafts_of_which_nothing_is_said_are_no_plain_decode() -> None:
+    """A loop of one's own need not say steps: 34.1 ms against 11.1, as with them."""
+    found = report(unsaid("steps", "topk", "draft_tokens"))
+    [main] = found.verdict.by_batch
+    assert main.plain_ms is not None
+    assert main.plain_ms.value == pytest.approx(PLAIN_MS, rel=0.01)
+    assert main.cycle_ms.value == pytest.approx(CYCLE_MS, rel=0.01)
+    assert main.answer is Answer.LOSES
+    assert main.wasted_verify is None
+    assert "drafts of unknown length" in " ".join(sentences(found))
+    assert not found.verify
+
+
+def test_a_chain_of_drafts_is_verified_with_one_token_more() -> None:
+    """Where only its steps are said; without branches either, neither is guessed."""
+    [main] = report(unsaid("draft_tokens")).verdict.by_batch
+    assert main.setting == Setting(steps=5, topk=1, draft_tokens=6)
+    [other] = report(unsaid("draft_tokens", "topk")).verdict.by_batch
+    assert (other.setting.steps, other.setting.draft_tokens) == (5, NONE)
+    assert other.answer is Answer.LOSES
+
+
+def test_speculation_without_counts_is_not_called_none() -> None:
+    """As in a trace that was imported: it has times, and nothing of what was accepted."""
+    measures = simulated([Stretch(500, 5), Stretch(200, 0)])
+    measures.row_counts["correct"][:] = NONE
+    found = report(measures)
+    assert Gap.NO_COUNTS in found.gaps
+    assert Gap.NO_SPECULATION not in found.gaps
+    said = sentences(found)
+    assert said[0] == "Whether speculation pays cannot be said."
+    assert "what was accepted is not known" in " ".join(said)
+
+
+def test_without_phases_nothing_is_said_to_bring_nothing() -> None:
+    """A run in mode off that pays: what to change first is not known."""
+    measures = simulated(LOSING, WINNING)
+    nothing = {name: column[:0] for name, column in measures.phases.items()}
+    found = report(replace(measures, phases=nothing))
+    assert found.verdict.answer is Answer.PAYS
+    assert found.verdict.first is None
+    assert "No single change" not in " ".join(sentences(found))
 
 
 @pytest.mark.parametrize("name", ["NGRAM", "ngram"])

@@ -118,6 +118,12 @@ def test_speculation_pays_where_its_interval_lies_above_plain_decode() -> None:
     assert "Speculation pays: 2-steps makes 100.0 % more tokens (73.5 % to 130.5 %)" in words
 
 
+def test_a_gain_over_what_may_be_nothing_has_no_upper_limit() -> None:
+    """Plain decode of 100 with 0 to 200, twice as much at most: 1000 is at least 5 times that."""
+    _, words = said(one("2-steps", 1000, 1000), one("plain", 0, 200))
+    assert "2-steps makes 900.0 % more tokens (at least 400.0 %)" in words
+
+
 def test_whether_speculation_pays_is_left_open_where_the_intervals_meet() -> None:
     """Neither above nor below."""
     _, words = said(one("2-steps", 90, 115), one("plain", 90, 110))

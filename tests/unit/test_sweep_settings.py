@@ -112,6 +112,7 @@ def test_options_have_the_values_that_stand_behind_them() -> None:
         ({"others": ("x=value",)}, "no option"),
         ({"others": ("x='--a",)}, "NAME=ARGUMENTS"),
         ({"steps": (2,), "others": ("2-steps=--tp 4",)}, "Two settings"),
+        ({"others": ("plain=--tp 4",), "with_plain": False}, "another name"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason(asked: dict[str, object], says: str) -> None:

@@ -153,3 +153,22 @@ it("what is left out is counted, and of what throughput is where there are group
 it("drafts that are looked up have no steps", () => {
   expect(settingInWords({ steps: 0, topk: 1, draftTokens: 6 })).toBe("6 draft tokens");
 });
+
+it("a setting of which not all is known says what is", () => {
+  expect(settingInWords({ steps: 0, topk: 0, draftTokens: -1 })).toBe("drafts of unknown length");
+  expect(settingInWords({ steps: 3, topk: 0, draftTokens: -1 })).toBe("3 steps");
+  expect(settingInWords({ steps: 3, topk: 0, draftTokens: 4 })).toBe("3 steps, 4 tokens");
+});
+
+it("speculation without counts is not called none", () => {
+  const verdict = { ...REPORT.verdict, speedUp: null, byBatch: [] };
+  expect(leadInWords({ ...REPORT, verdict, gaps: ["no_counts"] })).toBe(
+    "Whether speculation pays cannot be said: what was accepted is not known.",
+  );
+});
+
+it("plain decode is said with what it loses at the ends of requests", () => {
+  // 70.2 tok/s at 0.65 times plain decode are 108 of it, whatever a cycle of it takes.
+  const main = MAIN && { ...MAIN, speedUp: { value: 0.65, low: null, high: null } };
+  expect(main && throughputInWords(main)).toMatch(/plain decode 108$/);
+});

@@ -6,7 +6,6 @@ import type { Advice, BatchVerdict, Point, Report, Setting, Stratum, VerifyFit }
 import { isSame } from "./report.ts";
 import { gapShare } from "./shares.ts";
 
-const MS_PER_S = 1000;
 /** A share of the time that rounds to all of it. */
 const ALL = 0.995;
 
@@ -37,6 +36,8 @@ const GAPS: Readonly<Record<string, string>> = {
   sampled: "Sampling left cycles out: windows are not of cycles that follow each other.",
   sync_left_out: "Cycles in sync timing are in none of the times: it slows the server.",
   no_results: "Of some cycles no results came; their times count, their acceptance cannot.",
+  no_counts:
+    "Of no cycle that speculated did results come that count, as in a trace that has only times: what was accepted is not known.",
 };
 
 /** Why a prediction may be wrong beyond its interval, in the order of their marks. */
@@ -82,6 +83,9 @@ export function leadInWords(report: Report): string {
 
 /** Why there is no factor, to follow a colon. */
 function whyUnknown({ gaps, verdict }: Report): string {
+  if (gaps.includes("no_counts")) {
+    return "what was accepted is not known";
+  }
   if (gaps.includes("too_few") || verdict.byBatch.length === 0) {
     return "too few cycles count";
   }
@@ -95,13 +99,16 @@ export function settingInWords({ steps, topk, draftTokens }: Setting): string {
   if (draftTokens === 0) {
     return "plain decode";
   }
+  const known = draftTokens > 0; // a loop of one's own may not say it
   if (steps === 0) {
-    return plural(draftTokens, "draft token"); // looked up, as NGRAM's
+    return known ? plural(draftTokens, "draft token") : "drafts of unknown length"; // as NGRAM's
   }
   const words = plural(steps, "step");
-  return topk === 1 && draftTokens === steps + 1
-    ? words
-    : `${words}, topk ${topk}, ${plural(draftTokens, "token")}`;
+  if (topk === 1 && draftTokens === steps + 1) {
+    return words;
+  }
+  const branches = topk > 0 ? `, topk ${topk}` : "";
+  return `${words}${branches}${known ? `, ${plural(draftTokens, "token")}` : ""}`;
 }
 
 /** What a cycle takes and gives at the batch size that took most of the time, and what follows. */
@@ -120,7 +127,7 @@ export function basisInWords(main: BatchVerdict, covered: number): string[] {
   }
   if (covered < ALL) {
     found.push(
-      `The factor is of ${share(covered)} of the time in speculative cycles: for the other batch sizes plain decode is not known.`,
+      `The factor is of ${share(covered)} of the time in speculative cycles: for the other batch sizes plain decode is not known, or too few cycles are.`,
     );
   }
   return found;
@@ -138,11 +145,9 @@ function needed({ setting, neededChance, chance }: BatchVerdict, breakEven: numb
 }
 
 /** "70 tok/s, plain decode 90": at the batch size that took most of the time. */
-export function throughputInWords({ tokensPerS, plainMs, batch }: BatchVerdict): string {
+export function throughputInWords({ tokensPerS, speedUp }: BatchVerdict): string {
   const now = `${estimateText(tokensPerS, 1)} tok/s`;
-  return plainMs === null
-    ? now
-    : `${now}, plain decode ${rate((MS_PER_S * batch) / plainMs.value)}`;
+  return speedUp === null ? now : `${now}, plain decode ${rate(tokensPerS.value / speedUp.value)}`;
 }
 
 /** What to change first, and what it brings. */

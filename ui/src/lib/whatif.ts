@@ -36,7 +36,7 @@ export function choiceOf(report: Report, asked: number | null): Choice | null {
   const now = report.verdict.byBatch.find((one) => one.batch === batch)?.setting;
   return {
     batch,
-    points: all.filter(({ setting }) => setting.draftTokens > 0).toSorted(bySteps),
+    points: all.filter(({ setting }) => setting.draftTokens !== 0).toSorted(bySteps),
     plain: all.find(({ setting }) => setting.draftTokens === 0) ?? null,
     current: all.find(({ setting }) => now && isSame(setting, now)) ?? null,
     best: report.best.find((one) => one.batch === batch) ?? null,

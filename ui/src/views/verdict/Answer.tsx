@@ -73,7 +73,7 @@ function Even({ main }: { readonly main: BatchVerdict | null }) {
   return (
     <div class="cell">
       <div class="between">
-        <Term about="What a request really got from a cycle: the accept length less what was cut.">
+        <Term about="What a request really got from a cycle: the accept length less what was cut, and less the cycles that came behind its end (the overlap scheduler runs one too far).">
           <span class="soft">Tokens per cycle</span>
         </Term>
         <span class="nowrap">
@@ -94,10 +94,14 @@ function Even({ main }: { readonly main: BatchVerdict | null }) {
       {main && !main.breakEven && <p class="caption">Break-even is not known.</p>}
       <p class="caption">
         {main &&
-          `${settingInWords(main.setting)}, batch size ${whole(main.batch)}, at most ${whole(main.setting.draftTokens)}`}
+          `${settingInWords(main.setting)}, batch size ${whole(main.batch)}${mostInWords(main)}`}
       </p>
     </div>
   );
+}
+
+function mostInWords({ setting }: BatchVerdict): string {
+  return setting.draftTokens > 0 ? `, at most ${whole(setting.draftTokens)}` : "";
 }
 
 function Where({ report }: { readonly report: Report }) {

@@ -22,7 +22,7 @@ export function ByBatch({ report }: { readonly report: Report }) {
       </h3>
       {crossoverBatch !== null && sizes > 1 && (
         <p class="soft">
-          From batch size {whole(crossoverBatch)} on speculation as it is is slower than plain
+          From batch size {whole(crossoverBatch)} on speculation, as it is, is slower than plain
           decode{crossoverClear ? "" : ", as far as the intervals tell"}.
         </p>
       )}
