@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.helpers.page import PAGE_TIMEOUT_MS
-
-from tests.helpers.page import window
+from tests.helpers.page import PAGE_TIMEOUT_MS, window
 
 ARGUMENTS = [
     "--no-sandbox",  # the tests may run as root
