@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from spectrace.model import Cycle
-from tests.browser.test_timeline import GUTTER, SLOW_NS, address, slow
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
+from tests.browser.test_timeline import GUTTER, SLOW_NS, slow
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, address_of, open_page, paged, window
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
 
 CYCLES = 9_000  # of which the page has about 2,200 at first
@@ -67,7 +67,7 @@ def test_all_that_is_stored_is_one_picture(page: Page, viewed: Paged) -> None:
     assert len(rows) <= 20
     assert sum(int(row[1].replace(",", "")) for row in rows) == CYCLES
     assert [row[3:] for row in rows if row[3] != "10.0 ms"] == [["35.0 ms", f"{SLOW:,}"]]
-    shown = re.search(r"at=\d+~-?[\d.]+~([\d.]+)", address(page))
+    shown = re.search(r"at=\d+~-?[\d.]+~([\d.]+)", address_of(page))
     assert shown is not None
     assert float(shown[1]) == pytest.approx(WHOLE_MS * 1.02, rel=0.01)
     page.reload()

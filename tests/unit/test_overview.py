@@ -20,7 +20,7 @@ from spectrace.store.overseeing import Overseeing
 from spectrace.store.recording import open_recording
 from tests.helpers.picked import SPACING_NS, forward
 from tests.helpers.recorded import T0_NS, record, run_of
-from tests.unit.test_store_round_trip import open_store
+from tests.helpers.stored import open_store
 
 RUN = run_of().run_id
 COUNT = 100
