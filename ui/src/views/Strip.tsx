@@ -202,6 +202,9 @@ const STEPS: Readonly<Record<string, number>> = {
 function onKeyDown(event: KeyboardEvent, shown: Columns, hovered: Signal<number | null>): void {
   const last = shown.time.length - 1;
   const by = STEPS[event.key];
+  if (last < 0) {
+    return; // no second has come yet
+  }
   if (by !== undefined) {
     hovered.value = Math.min(last, Math.max(0, (hovered.value ?? last + 1) + by));
   } else if (event.key === "Enter") {
