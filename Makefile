@@ -67,12 +67,13 @@ ui-check: ui/node_modules/.ready
 	$(NPM) run check --silent
 	$(NPM) test --silent
 
-# Tests that others do not disturb run three at a time, since many wait; the rest has the machine
-# to itself. Hundreds of processes import spectrace: whatever the environment says, each module is
+# Tests that others do not disturb run three at a time, since many wait; those with a browser apart
+# from others, since they leave an event loop running. The rest has the machine to itself. Hundreds of processes import spectrace: whatever the environment says, each module is
 # compiled once.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: check page server-setup tools-setup peers-setup browser-setup
-	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile
+	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile tests/unit tests/integration
+	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile tests/browser
 	$(BIN)/pytest -m "not beside_others"
 
 soak: page server-setup tools-setup

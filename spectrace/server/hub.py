@@ -21,7 +21,7 @@ from spectrace.otlp.join import JoinStats
 from spectrace.otlp.receive import reasons_of
 from spectrace.server.control import Control
 from spectrace.server.live import Live, cycles_event, requests_event, state_event
-from spectrace.server.recorder import Recorder, RecordingState
+from spectrace.server.recorder import Recorder
 from spectrace.server.requests import MAX_REQUESTS, Requests
 from spectrace.server.state import (
     LOST_AFTER_S,
@@ -29,6 +29,7 @@ from spectrace.server.state import (
     Life,
     LostCycles,
     LostSpans,
+    RecordingState,
     RunFacts,
     RunState,
     ServerState,

@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from spectrace.errors import SpectraceError
 from spectrace.server.hub import Hub
-from spectrace.server.recorder import LEAST_BYTES, MOST_BYTES, RecordingState
+from spectrace.server.recorder import LEAST_BYTES, MOST_BYTES
+from spectrace.server.state import RecordingState
 from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
 
 _WISH = f'{{"name": …, "max_bytes": …}} with a size from {LEAST_BYTES} to {MOST_BYTES}'

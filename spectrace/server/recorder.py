@@ -14,6 +14,7 @@ import msgspec
 
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle, OtherSpan, Run
+from spectrace.server.state import RecordingState
 from spectrace.store.recorded import SUFFIX, recorded
 from spectrace.store.source import Stats
 
@@ -22,32 +23,6 @@ MOST_BYTES = 1_000_000_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _COPIES = 3  # on the disk at the end: the store, what is saved of it, and the file
 _NS_PER_MS = 1_000_000
-
-
-class RecordingState(msgspec.Struct, frozen=True, kw_only=True):
-    """A recording as the page gets it.
-
-    Attributes:
-        name: Of the file.
-        active: It goes on.
-        since_ms: UNIX time in ms at which it began.
-        cycles: Cycles in it.
-        bytes: Size of the store so far, of the file in the end.
-        max_bytes: Beyond it the oldest cycles go.
-        lost: Cycles that could not be stored.
-        cut: The oldest cycles went, to keep below `max_bytes`.
-        problem: Why there is no file, or not all in it; a sentence.
-    """
-
-    name: str
-    active: bool
-    since_ms: int
-    cycles: int
-    bytes: int
-    max_bytes: int
-    lost: int
-    cut: bool
-    problem: str
 
 
 class _Recording:

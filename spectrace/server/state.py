@@ -8,7 +8,6 @@ from enum import Enum
 import msgspec
 
 from spectrace.model import Cycle, Run, SkippedCycles
-from spectrace.server.recorder import RecordingState
 from spectrace.store.source import Stats
 
 IDLE_AFTER_S = 1.0
@@ -109,6 +108,32 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     retain_s: float | None
     first_n: int | None
     last_n: int | None
+
+
+class RecordingState(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording as the page gets it.
+
+    Attributes:
+        name: Of the file.
+        active: It goes on.
+        since_ms: UNIX time in ms at which it began.
+        cycles: Cycles in it.
+        bytes: Size of the store so far, of the file in the end.
+        max_bytes: Beyond it the oldest cycles go.
+        lost: Cycles that could not be stored.
+        cut: The oldest cycles went, to keep below `max_bytes`.
+        problem: Why there is no file, or not all in it; a sentence.
+    """
+
+    name: str
+    active: bool
+    since_ms: int
+    cycles: int
+    bytes: int
+    max_bytes: int
+    lost: int
+    cut: bool
+    problem: str
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.helpers.command import TIMEOUT_S, start
+from tests.helpers.page import until
 from tests.helpers.ports import free_port
 from tests.helpers.simulated_server import SimulatedServer
 from tests.unit.test_metrics_document import documented_queries, queries
@@ -73,10 +74,18 @@ def prometheus(folder: Path, page: int) -> Iterator[httpx.Client]:
         httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
     ):
         try:
+            until(lambda: is_ready(client))
             yield client
         finally:
             process.terminate()
             process.wait(TIMEOUT_S)
+
+
+def is_ready(client: httpx.Client) -> bool:
+    """Whether it is up, and has read its settings and data: before, it refuses queries."""
+    with suppress(httpx.TransportError):
+        return client.get("/-/ready").is_success
+    return False
 
 
 def found(client: httpx.Client, query: str) -> list[dict[str, object]]:
@@ -97,8 +106,7 @@ def empty_ones(client: httpx.Client, asked: list[str]) -> list[str]:
     deadline_s = time.monotonic() + TIMEOUT_S
     empty = asked
     while empty and time.monotonic() < deadline_s:
-        with suppress(httpx.TransportError):  # it is not up yet
-            empty = [query for query in asked if not found(client, query)]
+        empty = [query for query in asked if not found(client, query)]
         time.sleep(0.2)
     return empty
 

@@ -285,12 +285,8 @@ function Plot(props: TrackProps & { readonly range: Range | null }) {
       place,
     );
     plot.current = chart;
-    const onClick = () => {
-      const at = chart.cursor.idx ?? null;
-      if (at !== null) {
-        pick(columns.peek(), at);
-      }
-    };
+    // By its own place: the cursor follows the pointer a frame later, and a finger has moved none.
+    const onClick = (event: MouseEvent) => pick(columns.peek(), chart.posToIdx(event.offsetX));
     chart.over.addEventListener("click", onClick);
     const fit = new ResizeObserver(() =>
       chart.setSize({ width: place.clientWidth, height: place.clientHeight }),
