@@ -68,8 +68,8 @@ ui-check: ui/node_modules/.ready
 	$(NPM) test --silent
 
 # Tests that others do not disturb run three at a time, since many wait; those with a browser apart
-# from others, since they leave an event loop running. The rest has the machine to itself. Hundreds of processes import spectrace: whatever the environment says, each module is
-# compiled once.
+# from others, since they leave an event loop running. The rest has the machine to itself. Hundreds
+# of processes import spectrace: whatever the environment says, each module is compiled once.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: check page server-setup tools-setup peers-setup browser-setup
 	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile tests/unit tests/integration
