@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import BinaryIO, NoReturn, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -60,6 +60,26 @@ def refused(error: OSError) -> SpectraceError:
         return SpectraceError(f"The output cannot be written ({why}): send it elsewhere.")
     what = "an operation" if error.filename is None else error.filename
     return SpectraceError(f"The system refuses {what}: {why}.")
+
+
+def write_whole(stream: TextIO, text: str) -> None:
+    """Writes all of a text, also where a signal comes while a reader is slow.
+
+    Without Python's buffer (PYTHONUNBUFFERED, as containers have it) a stream writes once, and what
+    a signal keeps the system from taking is lost without a word.
+    """
+    buffer: BinaryIO | None = getattr(stream, "buffer", None)
+    if buffer is None:  # of a test
+        stream.write(text)
+        return
+    stream.flush()
+    left = memoryview(text.encode(stream.encoding or "utf-8", stream.errors or "strict"))
+    while left:
+        taken = buffer.write(left)
+        if not taken:  # it is not to wait, and there is no room
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        left = left[taken:]
+    buffer.flush()
 
 
 def drop_what_waits() -> None:

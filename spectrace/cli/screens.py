@@ -12,6 +12,7 @@ from rich.text import Text
 
 from spectrace.attach.session import End, Stall
 from spectrace.cli import figures, table
+from spectrace.cli.output import write_whole
 from spectrace.cli.report import Report
 from spectrace.model import Run
 
@@ -172,8 +173,7 @@ class JsonScreen:
 
     def show(self, report: Report) -> None:
         """Writes the object."""
-        self._stream.write(msgspec.json.encode(report).decode() + "\n")
-        self._stream.flush()
+        write_whole(self._stream, msgspec.json.encode(report).decode() + "\n")
 
     def ended(self, report: Report) -> None:
         """Writes the last object."""

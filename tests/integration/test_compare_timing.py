@@ -12,6 +12,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -235,16 +236,21 @@ def test_who_only_reads_cannot_compare(worker: FakeWorker) -> None:
     """It is told who controls the server, and that one goes on; with --take-control it can."""
     first = start("attach", str(worker.pid), "--no-page", "--timing", "host", "--json")
     first_line_with(first, '"final":false')
-    second = run("compare-timing", str(worker.pid), "--yes")
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(first.communicate)  # it stands still where nobody reads what it writes
+        try:
+            second = run("compare-timing", str(worker.pid), "--yes")
+            third = run(
+                *("compare-timing", str(worker.pid), "--yes", "--json", "--take-control"),
+                *("--duration", "12s"),
+            )
+        finally:
+            first.send_signal(signal.SIGINT)
+    output, errors = said.result()
     assert second.returncode == 1
     assert f"Process {first.pid} controls" in " ".join(second.stderr.split())
-    third = run(
-        "compare-timing", str(worker.pid), "--yes", "--json", "--take-control", "--duration", "12s"
-    )
     assert third.returncode == 0, third.stderr
     assert len(json.loads(third.stdout)["comparison"]["modes"]) >= 2
-    first.send_signal(signal.SIGINT)
-    output, errors = first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 0, errors
     assert json.loads(output.splitlines()[-1])["session"]["lost_records"] == 0
 
