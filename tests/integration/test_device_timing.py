@@ -211,15 +211,12 @@ def test_the_stated_error_of_the_clock_is_small(measured: Measured) -> None:
 
 
 def test_the_host_charges_draft_to_verify(v1: Measured) -> None:
-    """On a V1 worker the host's clock shows what arithmetic gives: 0.87, 28.71, 29.90.
-
-    The whole cycle has all that a busy machine adds: of it no more is promised than 5 %.
-    """
+    """On a V1 worker the host's clock shows what arithmetic gives: 0.87, 28.71, 29.90."""
     for mode in (TimingMode.HOST, TimingMode.DEVICE):
         traced = v1.modes[mode]
         assert traced.ms(PhaseName.DRAFT) == pytest.approx(0.87, abs=0.13)
         assert traced.ms(*VERIFY) == pytest.approx(28.71, rel=0.02)
-        assert traced.cycle_ms == pytest.approx(29.90, rel=0.05)
+        assert traced.cycle_ms == pytest.approx(29.90, rel=0.025)
 
 
 def test_a_host_that_runs_ahead_waits_elsewhere(v2: Measured) -> None:
