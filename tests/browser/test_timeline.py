@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from spectrace.model import Cycle, Lane, RequestRow
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, address_of, open_page, paged, until
@@ -319,6 +319,29 @@ def test_the_help_lists_the_keys(page: Page, viewed: Paged) -> None:
     expect(page.get_by_role("complementary", name="Cycle 2,403")).to_be_visible()
 
 
+def test_the_past_that_comes_after_a_pause_is_in_the_strip_chart(page: Page, viewed: Paged) -> None:
+    """A page that stands still before it has read the past reads on, and shows it."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/cycles?*", hold)
+    open_page(page, viewed)
+    slider = page.get_by_role("slider", name=re.compile("strip chart"))
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("cycle time 10.0 ms"))
+    until(lambda: held)
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Back to the newest").first).to_be_visible()
+    slider.focus()
+    page.keyboard.press("End")
+    for _ in range(2):  # twenty seconds back
+        page.keyboard.press("PageDown")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"cycle time \W ms"))
+    page.unroute("**/cycles?*")  # lets go of what it held
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("cycle time 10.0 ms"))
+
+
 def test_the_strip_chart_leads_to_the_slowest_cycle_of_a_second(page: Page, viewed: Paged) -> None:
     """By keyboard and by click; the table behind it has the same figures."""
     open_page(page, viewed)
@@ -348,17 +371,16 @@ def test_the_strip_chart_leads_to_the_slowest_cycle_of_a_second(page: Page, view
     page.keyboard.press("Escape")
     expect(drawer).to_have_count(0)
     until(lambda: width() == whole)  # the drawer has taken room
-    box = plot.bounding_box()
-    assert box is not None
-    x, y = box["x"] + box["width"] - 30, box["y"] + box["height"] / 2
 
-    def by_mouse() -> str:
+    def by_mouse() -> tuple[float, float] | None:
+        box = plot.bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] - 30, box["y"] + box["height"] / 2
         page.mouse.move(x - 1, y)
         page.mouse.move(x, y)
-        return said_of_a_usual_second()
+        return (x, y) if said_of_a_usual_second() else None
 
-    until(by_mouse)
-    page.mouse.click(x, y)
+    page.mouse.click(*until(by_mouse))
     expect(drawer).to_be_visible()
     rows = page.locator(".strip table tbody tr")
     assert rows.count() >= 1

@@ -48,7 +48,9 @@ export interface Paused {
   readonly stripMs: number;
   readonly cycles: readonly Cycle[];
   readonly fresh: number;
+  /** Those up to `columnsMs` (UNIX ms, by the clock that stamps the cycles). */
   readonly columns: Columns;
+  readonly columnsMs: number;
 }
 
 /** A cycle that was asked for by its address and is not stored. */
@@ -243,7 +245,7 @@ export const stripEndMs = computed<number | null>(() =>
 );
 
 /** What the strip chart shows: up to now, or up to the pause. */
-export const columns = computed<Columns>(() => frozenColumns.value ?? currentColumns());
+export const columns = computed<Columns>(() => frozenColumns.value ?? columnsTo(currentEndMs()));
 
 /** Takes in cycles that arrived, oldest first. */
 export function takeCycles(arrived: readonly Cycle[], nowMs: number): void {
@@ -282,7 +284,8 @@ export function takePast(stored: readonly Cycle[]): void {
   const mine = stored.filter((cycle) => cycle.run === run.value?.run);
   if (paused.value && mine.length > 0) {
     // What lies before it moves nothing in a picture that stands still.
-    paused.value = { ...paused.value, cycles: merge(mine, paused.value.cycles) };
+    const { cycles: frozen, columnsMs } = paused.value;
+    paused.value = { ...paused.value, cycles: merge(mine, frozen), columns: columnsTo(columnsMs) };
   }
 }
 
@@ -309,12 +312,14 @@ export function takeOutage(fromMs: number, toMs: number): void {
 export function pause(): void {
   if (!paused.value) {
     const atMs = Date.now();
+    const columnsMs = currentEndMs();
     paused.value = {
       atMs,
       stripMs: endedMs.value ?? atMs,
       cycles: [...collectedCycles()],
       fresh: 0,
-      columns: currentColumns(),
+      columns: columnsTo(columnsMs),
+      columnsMs,
     };
   }
 }
@@ -452,8 +457,9 @@ function collectedCycles(): readonly Cycle[] {
   return of(run.value?.run)?.ring.cycles ?? [];
 }
 
-function currentColumns(): Columns {
-  return (of(run.value?.run)?.series ?? new Series(STRIP_S)).columns(currentEndMs());
+/** The columns of the run in view up to `nowMs`, by its own clock. */
+function columnsTo(nowMs: number): Columns {
+  return (of(run.value?.run)?.series ?? new Series(STRIP_S)).columns(nowMs);
 }
 
 /** Where the columns end: now, or after the last cycle of a run that ended. UNIX ms. */

@@ -69,10 +69,17 @@ describe("the last seconds", () => {
     ]);
   });
 
-  it("are all that is kept", () => {
+  it("are all that is kept once newer ones have come", () => {
     const series = filled();
+    series.put(at(200), null);
     series.columns(200_000);
     expect(series.columns(106_000).tokensPerS).toEqual([null, 0, 0, 0, 0]);
+  });
+
+  it("are kept where it is said only later that the run ended with them", () => {
+    const series = filled();
+    series.columns(200_000);
+    expect(series.columns(106_000).tokensPerS).toEqual([null, 3, 3, 0, 3]);
   });
 });
 

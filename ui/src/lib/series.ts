@@ -70,6 +70,7 @@ export class Series {
   /** Seconds of which not everything was seen, so that sums over them would be too small. */
   readonly #partial = new Set<number>();
   #first: number | null = null;
+  #last: number | null = null;
 
   constructor(lengthS: number) {
     this.#lengthS = lengthS;
@@ -82,6 +83,7 @@ export class Series {
     }
     const second = secondOf(cycle.t0Ms);
     this.#first = Math.min(this.#first ?? second, second);
+    this.#last = Math.max(this.#last ?? second, second);
     this.#bucket(second).count(cycle, 1);
   }
 
@@ -95,12 +97,13 @@ export class Series {
 
   /**
    * Points up to `nowMs` (UNIX ms), without the running second and the one before it: counts
-   * come with the next cycle, and cycles in batches. Forgets what is older.
+   * come with the next cycle, and cycles in batches. Forgets what is too old for these and for
+   * points up to the newest cycle: of a run that ended long ago it may be said only later when.
    */
   columns(nowMs: number): Columns {
     const end = secondOf(nowMs) - 1;
     const begin = end - this.#lengthS;
-    this.#forget(begin);
+    this.#forget(Math.min(begin, (this.#last ?? begin) - this.#lengthS));
     const columns: Columns = {
       time: [],
       cycleP5: [],

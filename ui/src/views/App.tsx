@@ -117,13 +117,20 @@ function Live() {
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey || tab.value !== "live" || helping.value) {
-    return;
-  }
   const target = event.target as HTMLElement;
-  if (target.closest("select, input")) {
+  const elsewhere = event.ctrlKey || event.metaKey || event.altKey || helping.value;
+  if (elsewhere || target.closest("select, input, textarea, dialog")) {
     return;
   }
+  if (event.key === "?") {
+    helping.value = true;
+    event.preventDefault();
+  } else if (tab.value === "live") {
+    onLiveKey(event, target);
+  }
+}
+
+function onLiveKey(event: KeyboardEvent, target: HTMLElement): void {
   // Space presses a button and opens a list; there it is not ours.
   const busy = target.closest("button, a") !== null;
   const done =
@@ -145,9 +152,6 @@ function onSpace(): boolean {
 
 function onCommonKey(key: string): boolean {
   switch (key) {
-    case "?":
-      helping.value = true;
-      return true;
     case "/":
       return focusSearch();
     case "Escape":

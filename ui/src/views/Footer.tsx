@@ -5,6 +5,8 @@ import { run, server, tab } from "../state.ts";
 
 type Keys = readonly (readonly [keys: readonly string[], does: string])[];
 
+const EVERYWHERE: Keys = [[["?"], "all keys"]];
+
 const TIME_KEYS: Keys = [
   [["W", "A", "S", "D"], "move and zoom"],
   [["drag"], "measure"],
@@ -13,7 +15,7 @@ const TIME_KEYS: Keys = [
   [["M"], "mark"],
   [["/"], "find"],
   [["Space"], "pause"],
-  [["?"], "all keys"],
+  ...EVERYWHERE,
 ];
 const KEYS: Keys = [
   [["Space"], "pause"],
@@ -24,7 +26,7 @@ const KEYS: Keys = [
   [["+", "−", "0"], "zoom"],
   [["A", "D"], "move"],
   [["/"], "find"],
-  [["?"], "all keys"],
+  ...EVERYWHERE,
 ];
 
 /** Keys at the left, the store at the right. */
@@ -32,11 +34,11 @@ export function Footer() {
   const stored = run.value?.stored;
   const ranks = run.value?.ranks.length ?? 0;
   const rows: Keys = ranks > 1 ? [...KEYS, [["j", "k"], "ranks"]] : KEYS;
-  const keys = layout.value === "time" ? TIME_KEYS : rows;
+  const live = layout.value === "time" ? TIME_KEYS : rows;
+  const keys = tab.value === "live" ? live : EVERYWHERE;
   return (
     <footer class="foot">
       {run.value &&
-        tab.value === "live" &&
         keys.map(([names, does]) => (
           <span key={does}>
             {names.map((name) => (

@@ -6,10 +6,12 @@ import { layout } from "../pointing.ts";
 type Lines = readonly (readonly [keys: readonly string[], does: string])[];
 
 const EVERYWHERE: Lines = [
-  [["Space"], "pause, and back to live"],
-  [["/"], "search"],
   [["?"], "this list"],
   [["Esc"], "close what is open, one thing at a time"],
+];
+const LIVE: Lines = [
+  [["Space"], "pause, and back to live"],
+  [["/"], "search"],
 ];
 const TIME: Lines = [
   [["W", "S"], "zoom in and out, at the pointer if it is over the picture"],
@@ -85,6 +87,7 @@ function Contents({ title }: { readonly title: string }) {
         </button>
       </div>
       <Keys name="Everywhere" lines={EVERYWHERE} />
+      <Keys name="Live" lines={LIVE} />
       {layout.value === "time" ? (
         <>
           <Keys name="On the axis of time" lines={TIME} />
