@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from spectrace.model import Cycle, Lane, RequestRow
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, address_of, open_page, paged, until
@@ -321,16 +321,11 @@ def test_the_help_lists_the_keys(page: Page, viewed: Paged) -> None:
 
 def test_the_past_that_comes_after_a_pause_is_in_the_strip_chart(page: Page, viewed: Paged) -> None:
     """A page that stands still before it has read the past reads on, and shows it."""
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route("**/cycles?*", hold)
-    open_page(page, viewed)
+    page.route("**/cycles?*", lambda _: None)  # no answer
+    with page.expect_request("**/cycles?*"):
+        open_page(page, viewed)
     slider = page.get_by_role("slider", name=re.compile("strip chart"))
     expect(slider).to_have_attribute("aria-valuetext", re.compile("cycle time 10.0 ms"))
-    until(lambda: held)
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Back to the newest").first).to_be_visible()
     slider.focus()
@@ -339,6 +334,22 @@ def test_the_past_that_comes_after_a_pause_is_in_the_strip_chart(page: Page, vie
         page.keyboard.press("PageDown")
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"cycle time \W ms"))
     page.unroute("**/cycles?*")  # lets go of what it held
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("cycle time 10.0 ms"))
+
+
+def test_a_past_that_could_not_be_read_is_asked_for_again(page: Page, viewed: Paged) -> None:
+    """The strip chart shows it once the server answers."""
+    page.route("**/cycles?*", lambda route: route.fulfill(status=503))
+    with page.expect_request("**/cycles?*"):
+        open_page(page, viewed)
+    with page.expect_request("**/cycles?*"):
+        pass  # the next one
+    page.unroute("**/cycles?*")
+    slider = page.get_by_role("slider", name=re.compile("strip chart"))
+    slider.focus()
+    page.keyboard.press("End")
+    for _ in range(2):  # twenty seconds back
+        page.keyboard.press("PageDown")
     expect(slider).to_have_attribute("aria-valuetext", re.compile("cycle time 10.0 ms"))
 
 

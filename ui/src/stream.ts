@@ -34,13 +34,15 @@ const AROUND = 20;
 const PAGE = 200;
 /** Pages that are loaded once for a run in view, so that its past does not begin at the reload. */
 const PAST_PAGES = 10;
+const PAST_AGAIN_MS = 3000;
 
 let source: EventSource | null = null;
 let lastHeardMs = 0;
 let waiting = false;
 let loadingOlder = false;
 let loadingAround = "";
-const pastOf = new Set<string>();
+/** When the past of a run may be asked for, UNIX ms: again where that failed, else once. */
+const pastAtMs = new Map<string, number>();
 
 /** Connects, and keeps the page's clocks going. */
 export function start(): void {
@@ -54,9 +56,10 @@ export function start(): void {
   }, BEAT_MS);
   effect(() => {
     const current = run.value?.run;
-    if (current !== undefined && beat.value > 0 && !pastOf.has(current)) {
-      pastOf.add(current);
-      void loadPast(current);
+    const due = current !== undefined && clockMs.value >= (pastAtMs.get(current) ?? 0);
+    if (due && beat.value > 0) {
+      pastAtMs.set(current, Number.POSITIVE_INFINITY);
+      loadPast(current).catch(() => pastAtMs.set(current, Date.now() + PAST_AGAIN_MS));
     }
   });
   effect(() => {
@@ -175,7 +178,7 @@ async function loadPast(id: string): Promise<void> {
   for (const group of groups.keys()) {
     let before = cycles.peek().find((cycle) => cycle.group === group)?.n ?? 0;
     for (let page = 0; page < PAST_PAGES && before > 0; page += 1) {
-      const stored = await storedCycles(id, group, before).catch(() => []);
+      const stored = await storedCycles(id, group, before);
       if (stored.length === 0) {
         break;
       }
