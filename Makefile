@@ -77,6 +77,7 @@ test: check page server-setup tools-setup peers-setup browser-setup
 	$(BIN)/pytest -m "not beside_others"
 
 soak: page server-setup tools-setup
+	SPECTRACE_NEW_EXAMPLES=1 $(BIN)/pytest -m hypothesis tests/unit tests/integration
 	$(BIN)/pytest tests/soak
 
 bench: server-setup tools-setup
