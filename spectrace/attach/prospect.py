@@ -12,6 +12,7 @@ from spectrace.attach.facts import Machine, Process
 from spectrace.attach.rank_status import RankStatus, look_at
 from spectrace.attach.ring_state import ASLEEP
 from spectrace.attach.ways import Method, Way
+from spectrace.errors import SpectraceError
 from spectrace.model import Run
 
 _SLEEPERS = {"plugin": Way.PLUGIN, "loop": Way.LOOP}
@@ -52,10 +53,16 @@ def look() -> list[Prospect]:
     """All servers of this machine, the lowest process id first; touches none of them."""
     ring_file.sweep()  # what a killed spectrace and then a killed server left behind
     machine = examine.machine()
-    return [
-        prospect(machine, run, examine.ranks(run), [look_at(rank) for rank in run.ranks])
-        for run in discover.list_runs()
-    ]
+    found = (_if_there(machine, run) for run in discover.list_runs())
+    return [one for one in found if one is not None]
+
+
+def _if_there(machine: Machine, run: Run) -> Prospect | None:
+    try:
+        ranks, statuses = examine.ranks(run), [look_at(rank) for rank in run.ranks]
+        return prospect(machine, run, ranks, statuses)
+    except (SpectraceError, OSError):  # ended while we looked
+        return None
 
 
 def prospect(
