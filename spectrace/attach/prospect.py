@@ -30,7 +30,6 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
         ranks: Names of its ranks.
         way: How the probe would go in, of the ways that are tried the first.
         reader: Who traces it and decides how, such as `process 41`; empty where nobody does.
-        reader_pid: The same as a process id; None where it has none here.
         mode: How it is timed, None where it is not traced.
         obstacle: What keeps attach out, a sentence as `spectrace doctor` has it; empty for nothing.
         mend: What mends it.
@@ -43,7 +42,6 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[str, ...]
     way: Way
     reader: str
-    reader_pid: int | None
     mode: str | None
     obstacle: str
     mend: str
@@ -86,7 +84,6 @@ def prospect(
         ranks=tuple(rank.name for rank in run.ranks),
         way=_way(ranks, statuses),
         reader=traced.reader if traced else "",
-        reader_pid=traced.controller_pid if traced else None,
         mode=traced.mode if traced else None,
         obstacle=_sentence(failed) if failed else "",
         mend=failed.mend if failed else "",

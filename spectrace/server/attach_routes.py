@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from spectrace.errors import SpectraceError
 from spectrace.model import TimingMode
 from spectrace.server.attacher import Attacher
+from spectrace.server.one_reader import OneReader
 from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
 
 _MODES = ", ".join(mode.value for mode in TimingMode)
@@ -37,10 +37,10 @@ def attach_router(attacher: Attacher) -> APIRouter:
         attacher: Finds servers and attaches to them.
     """
     routes = APIRouter(prefix="/api/servers")
-    looking = threading.Lock()  # all of /proc is read: one after the other
+    reader = OneReader("Others are looking for servers: ask again in a few seconds.")
 
     def look() -> bytes:
-        with looking:
+        with reader.turn():
             return msgspec.json.encode({"servers": attacher.look()})
 
     @routes.get("")

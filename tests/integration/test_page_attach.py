@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from spectrace.attach import discover, ring_file
@@ -283,7 +283,6 @@ def test_where_another_spectrace_traces_the_page_reads_along(
     first_line_with(first, "cycles/s")
     seen = found(page, server)
     assert (seen["way"], seen["reader"]) == ("joined", f"process {first.pid}")
-    assert seen["reader_pid"] == first.pid
     assert f"process {first.pid} decides" in refused(page, server.pid, {"mode": "off"})
     run = attach(page, server)
     wait_for(page, run, 20)
@@ -350,8 +349,4 @@ def test_a_session_that_breaks_leaves_the_server(server: SimulatedServer, tmp_pa
 def test_the_look_for_servers_leaves_no_process(page: Paged) -> None:
     """What it starts to see whether ptrace is allowed here is gone again."""
     page.get("/api/servers")
-    children = Path(f"/proc/{page.process.pid}/task/{page.process.pid}/children")
-    deadline = time.monotonic() + TIMEOUT_S
-    while children.read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not children.read_text()
+    assert psutil.Process(page.process.pid).children(recursive=True) == []

@@ -22,7 +22,6 @@ const ANSWER = {
       ranks: ["TP0", "TP1"],
       way: "ptrace",
       reader: "",
-      reader_pid: null,
       mode: null,
       obstacle: "",
       mend: "",
@@ -71,7 +70,7 @@ it("only a way that puts something in is said to hold the server up", () => {
 });
 
 it("where another one traces, this page reads along and leaves the probe to it", () => {
-  const along = found({ way: "joined", reader: "process 9", readerPid: 9 });
+  const along = found({ way: "joined", reader: "process 9" });
   expect(costInWords(along)).toContain("Process 9 traces this server");
   expect(undoInWords(along)).toContain("stays for the other one");
   expect(undoInWords(found())).toContain("every function put back");

@@ -1,6 +1,6 @@
 // Servers of this machine before they are attached to, and what attaching does to one.
 import { enumerate } from "./format.ts";
-import { maybeNumber, maybeText, number, object, objects, text, texts } from "./json.ts";
+import { maybeText, number, object, objects, text, texts } from "./json.ts";
 import { isTraced, modelOf } from "./run.ts";
 import type { RunState } from "./wire.ts";
 
@@ -16,7 +16,6 @@ export interface FoundServer {
   readonly way: string;
   /** Who traces it and decides how, such as "process 41"; empty where nobody does. */
   readonly reader: string;
-  readonly readerPid: number | null;
   /** How it is timed; null where it is not traced. */
   readonly mode: string | null;
   /** What keeps spectrace out, a sentence; empty for nothing. */
@@ -35,7 +34,6 @@ export function decodeServers(value: unknown): FoundServer[] {
     ranks: texts(one, "ranks"),
     way: text(one, "way", ""),
     reader: text(one, "reader", ""),
-    readerPid: maybeNumber(one, "reader_pid"),
     mode: maybeText(one, "mode"),
     obstacle: text(one, "obstacle", ""),
     mend: text(one, "mend", ""),

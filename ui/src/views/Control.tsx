@@ -137,8 +137,8 @@ function Form(props: {
       )}
       <hr />
       <p class="soft">
-        Ending takes the probe out and puts every function back. What was collected stays here until
-        the command ends;{" "}
+        Ending takes the probe out and puts every function back; where another spectrace reads it,
+        it stays for that one. What was collected stays here until the command ends;{" "}
         {server.value?.attaches ? (
           "Attach, in the header, begins anew."
         ) : (

@@ -22,6 +22,9 @@ import {
 } from "../servers.ts";
 import { server } from "../state.ts";
 
+/** How a server is timed of which nobody asks for anything else. */
+const UNASKED = "device";
+
 /** Opens the dialog; there where spectrace may attach to something. */
 export function ServersButton() {
   return server.value?.attaches ? (
@@ -188,7 +191,7 @@ function AttachForm({
   readonly found: FoundServer;
   readonly title: string;
 }) {
-  const [mode, setMode] = useState("device");
+  const [mode, setMode] = useState(UNASKED);
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState("");
   const [refused, setRefused] = useState("");
@@ -196,7 +199,7 @@ function AttachForm({
   const attach = async () => {
     setBusy(true);
     setRefused("");
-    const failure = await attachTo(one, along ? null : mode);
+    const failure = await attachTo(one, along || mode === UNASKED ? null : mode);
     setBusy(false);
     setRefused(failure);
     setSaid(failure ? "" : "Attached. It is shown here in a moment.");
