@@ -114,5 +114,5 @@ def _first_failed(found: Iterable[Check]) -> Check | None:
 
 def _sentence(check: Check) -> str:
     """As `doctor` writes it in its line, with the ranks that it is about."""
-    ranks = f"{', '.join(check.ranks)}: " if check.ranks else ""
-    return f"{check.name}: {ranks}{check.found.rstrip('.')}."
+    ranks = f" of {', '.join(check.ranks)}" if check.ranks else ""
+    return f"{check.name}{ranks}: {check.found.rstrip('.')}."

@@ -231,6 +231,20 @@ def test_what_cannot_be_attached_to_is_a_sentence(page: Paged, server: Simulated
     leave(page, run)
 
 
+def test_what_stands_in_the_way_is_said_before(page: Paged, server: SimulatedServer) -> None:
+    """A rank that a signal paused: the list has doctor's sentence, a wish the command's own."""
+    pid = server.pids["TP1"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: "process of TP1: paused by a signal" in found(page, server)["obstacle"])
+        assert found(page, server)["mend"] == f"kill -CONT {pid}"
+        assert "paused" in refused(page, server.pid, {})
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert has_left(server)
+    assert found(page, server)["obstacle"] == ""
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of somebody else")
 def test_somebody_else_on_this_machine_neither_looks_for_servers_nor_attaches(
     page: Paged, server: SimulatedServer

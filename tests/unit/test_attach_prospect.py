@@ -87,5 +87,5 @@ def test_who_traces_a_server_and_how_is_known_before() -> None:
 def test_what_is_in_the_way_is_what_doctor_says() -> None:
     """A sentence with the ranks that it is about, and what mends it."""
     found = prospect(HERE, RUN, [rank("TP0"), rank("TP1", uid=OTHER)], [status(), status()])
-    assert found.obstacle == "rights: TP1: it belongs to user other, and you are me."
+    assert found.obstacle == "rights of TP1: it belongs to user other, and you are me."
     assert "sudo -u other spectrace attach" in found.mend
