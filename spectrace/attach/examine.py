@@ -23,6 +23,7 @@ from spectrace.attach.procfs import PROC
 from spectrace.attach.ring_state import state_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
+from spectrace.model import Run
 from spectrace.probe.layout import TOOL_VARIABLES
 
 _VARIABLES = (
@@ -119,6 +120,11 @@ def process(pid: int, *, rank: str = "", above: int = 0, proc: Path = PROC) -> P
         searched=tuple(folders),
     )
     return _with_what_lives(facts) if proc == PROC else facts
+
+
+def ranks(run: Run) -> list[Process]:
+    """What can be said of each rank of a server."""
+    return [process(rank.pid, rank=rank.name, above=run.server_pid) for rank in run.ranks]
 
 
 # What only a living process can tell.

@@ -167,6 +167,7 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
                 directory=wanted.store,
                 port=wanted.port,
                 meter=meter,
+                note=screen.note,
             )
             hub, server = opened.enter_context(kept)
             if exporter is not None:
@@ -184,7 +185,7 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
             def session(run: Run) -> TappedSession:
                 session = TraceSession(run, options=wanted.options)
                 if hub is not None:
-                    hub.control = SessionControl(session, stop.request)
+                    hub.steer(SessionControl(session, stop.request))
                 return TappedSession(session, taps)
 
             return trace(

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from spectrace.attach import checks, discover, engine_checks, examine, loops
-from spectrace.attach.check import Check, State, merged
+from spectrace.attach import checks, discover, examine, server_checks
+from spectrace.attach.check import Check, State
 from spectrace.attach.facts import Machine
 from spectrace.cli.output import OutputConsole
 from spectrace.errors import SpectraceError
@@ -74,17 +74,8 @@ def examined(pid: int | None) -> list[Section]:
 
 def of_server(machine: Machine, run: Run) -> Section:
     """The checks of all ranks of a server."""
-    by_rank = {}
-    for rank in run.ranks:
-        process = examine.process(rank.pid, rank=rank.name, above=run.server_pid)
-        found = checks.of_process(machine, process, len(run.ranks))
-        if process.state and not loops.loop_in(rank.pid):  # a loop's engine is its author's
-            found += engine_checks.of_rank(process)
-        by_rank[rank.name] = found
-    found = merged(by_rank)
-    if discover.is_server(run.command):
-        found += engine_checks.of_command(run.command)
-    return Section(of=_title(run), checks=tuple(found))
+    ranks = examine.ranks(run)
+    return Section(of=_title(run), checks=tuple(server_checks.of_server(machine, run, ranks)))
 
 
 def _title(run: Run) -> str:

@@ -122,6 +122,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             otlp=OtlpPorts(otlp_http_port, otlp_grpc_port),
             token=required,
             certificate=certificate,
+            note=_note,
         ) as made,
     ):
         hub, server = made
@@ -129,6 +130,7 @@ def serve(  # noqa: PLR0913 - the options of the command
             for line in said(hub, server, required, is_known=token is not None):
                 typer.echo(line)
             wait_and_tell(hub, stop, _note)
+            server.leave_servers()  # what comes last is pushed as well
     for sentence in losses(hub):
         _note(sentence)
 

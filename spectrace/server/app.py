@@ -15,6 +15,8 @@ from fastapi.sse import EventSourceResponse
 
 from spectrace.analysis.run_report import report
 from spectrace.errors import SpectraceError
+from spectrace.server.attach_routes import attach_router
+from spectrace.server.attacher import Attacher
 from spectrace.server.comparisons import Comparisons
 from spectrace.server.control_routes import control_router
 from spectrace.server.distributions import Distributions
@@ -51,12 +53,13 @@ Group = Annotated[str, Query(max_length=_MOST_NAME)]
 Number = Annotated[int, Path(ge=0, le=_INT64)]
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - the parts that it puts together
     hub: Hub,
     intake: Intake | None,
     *,
     hosts: Iterable[str] = (),
     token: Token | None = None,
+    attacher: Attacher | None = None,
     page: FilePath = PAGE,
 ) -> FastAPI:
     """The application around a hub.
@@ -66,6 +69,7 @@ def create_app(
         intake: Where spans go that are sent here; None where nothing is received.
         hosts: Host names that are allowed beside those of loopback.
         token: What has to be shown; None for nothing.
+        attacher: Attaches to servers of this machine; None where nothing new can come.
         page: Directory of the built page.
     """
     exports = Exports(hub.store)
@@ -79,6 +83,8 @@ def create_app(
     app.include_router(_api(hub))
     app.include_router(control_router(hub.control_of))
     app.include_router(record_router(hub))
+    if attacher is not None:
+        app.include_router(attach_router(attacher))
     app.include_router(export_router(hub, exports, has_token=token is not None))
     if intake is not None:
         app.add_api_route(PATH, Receiver(intake).answer, methods=_METHODS)

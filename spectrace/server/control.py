@@ -28,7 +28,7 @@ class Control(Protocol):
         """
 
     def leave(self) -> None:
-        """Has the probe taken out, soon; what was collected stays on the page.
+        """Has the session end, soon; what was collected stays on the page.
 
         Raises:
             SpectraceError: Somebody else controls the server, for whom the probe would stay.
@@ -41,11 +41,15 @@ class SessionControl:
     Args:
         session: The session.
         leave: Asks for its end.
+        may_leave_others: The page may end reading along, where the probe stays for others.
     """
 
-    def __init__(self, session: TraceSession, leave: Callable[[], None]) -> None:
+    def __init__(
+        self, session: TraceSession, leave: Callable[[], None], *, may_leave_others: bool = False
+    ) -> None:
         self._session = session
         self._leave = leave
+        self._may_leave_others = may_leave_others
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -68,10 +72,11 @@ class SessionControl:
 
     def leave(self) -> None:
         """As `Control`."""
-        self._refuse_without_control(
-            "controls this server, and the probe stays for it: end that one first. Ctrl-C in the "
-            "terminal of this page ends reading along."
-        )
+        if not self._may_leave_others:
+            self._refuse_without_control(
+                "controls this server, and the probe stays for it: end that one first. Ctrl-C in "
+                "the terminal of this page ends reading along."
+            )
         self._leave()
 
     def _refuse_without_control(self, why: str) -> None:

@@ -96,7 +96,7 @@ class Hub:
             that is traced here by a tap of their own, which also works without a page.
         otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
         grpc_endpoint: The same by gRPC.
-        control: Asks the server that is traced here, or was last; None where none ever was.
+        attaches: Whether the page may have servers of this machine attached to.
         recorder: Records runs into files, where somebody on the page asked for it.
     """
 
@@ -115,7 +115,8 @@ class Hub:
         self.meter = meter or Meter()
         self.otlp_endpoint: str | None = None
         self.grpc_endpoint: str | None = None
-        self.control: Control | None = None
+        self.attaches = False
+        self._controls: dict[str, Control] = {}  # of servers that are traced here, or were
         self.recorder = Recorder()
         self._sink = sink
         self._clock_s = clock_s
@@ -197,6 +198,7 @@ class Hub:
 
     def _forget(self, run_id: str) -> None:
         del self._entries[run_id]
+        self._controls.pop(run_id, None)
         self.meter.forget(run_id)
 
     def tell(self, run_id: str, facts: RunFacts) -> None:
@@ -353,6 +355,7 @@ class Hub:
             otlp_endpoint=self.otlp_endpoint,
             grpc_endpoint=self.grpc_endpoint,
             lost_spans=self.lost_spans,
+            attaches=self.attaches,
         )
 
     def _run_state(self, entry: _Entry) -> RunState:
@@ -405,9 +408,17 @@ class Hub:
 
     def control_of(self, run_id: str) -> Control | None:
         """What can be asked of the server of a run; None where it is not traced from here."""
-        entry, control = self._entries.get(run_id), self.control
-        steers = entry is not None and entry.is_traced_here
-        return control if steers and control is not None and control.run_id == run_id else None
+        entry = self._entries.get(run_id)
+        return self._controls.get(run_id) if entry is not None and entry.is_traced_here else None
+
+    def steer(self, control: Control) -> None:
+        """Takes in what can be asked of a server that is traced here, or is about to be."""
+        self._controls[control.run_id] = control
+
+    def is_traced_here(self, run_id: str) -> bool:
+        """Whether a session in this process follows a run, or is about to."""
+        entry = self._entries.get(run_id)
+        return run_id in self._controls if entry is None else entry.is_traced_here
 
     def first_ns(self, run_id: str) -> int | None:
         """When the oldest stored cycle of a run began, UNIX ns, as of the last `refresh`."""

@@ -1,4 +1,4 @@
-"""Lets one browser at a time read much from the store, and few wait for it."""
+"""Lets one browser at a time have much read, from the store or of /proc, and few wait for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ _PATIENCE_S = 20.0
 
 
 class OneReader:
-    """Whose turn it is; methods may be called from any thread."""
+    """Whose turn it is; methods may be called from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        busy: What is said where too many wait, a sentence.
+    """
+
+    def __init__(
+        self, busy: str = "Others are reading from the store: ask again in a few seconds."
+    ) -> None:
+        self._busy = busy
         self._reading = threading.Lock()
         self._room = threading.Semaphore(MOST_WAITING)
 
@@ -27,17 +34,13 @@ class OneReader:
             HTTPException: Too many wait already, or for too long. Status 503.
         """
         if not self._room.acquire(blocking=False):
-            raise _busy()
+            raise HTTPException(503, self._busy)
         try:
             if not self._reading.acquire(timeout=_PATIENCE_S):
-                raise _busy()
+                raise HTTPException(503, self._busy)
             try:
                 yield
             finally:
                 self._reading.release()
         finally:
             self._room.release()
-
-
-def _busy() -> HTTPException:
-    return HTTPException(503, "Others are reading from the store: ask again in a few seconds.")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from spectrace.metrics.meter import Meter
 from spectrace.server.address import HOST
+from spectrace.server.attacher import Attacher
 from spectrace.server.hub import Hub
 from spectrace.server.run import OtlpPorts, PageServer
 from spectrace.server.tls import Certificate
 from spectrace.server.token import Token
 from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
+
+SHARED = (
+    "This page asks for a token, since others use it too: it attaches to nothing. Use `spectrace "
+    "attach PID` in a terminal."
+)
 
 
 @contextmanager
@@ -29,8 +35,11 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
     token: Token | None = None,
     certificate: Certificate | None = None,
     meter: Meter | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[Hub, PageServer]]:
     """A page for cycles that are still to come, at work until the block ends.
+
+    Servers that it was asked to attach to are left then.
 
     Args:
         retain_s: Age in s up to which cycles are kept.
@@ -42,6 +51,7 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
         token: What senders and browsers have to show.
         certificate: What it shows to them; None for no TLS.
         meter: Has the metrics; one of its own if not given.
+        note: Is told what becomes of servers that the page attaches to.
 
     Raises:
         SpectraceError: The address, the port or the directory cannot be used.
@@ -51,10 +61,18 @@ def open_page(  # noqa: PLR0913 - each is an option of the command
         closing(CycleStore(chosen, retain_s=retain_s, max_bytes=max_bytes)) as store,
     ):
         hub = Hub(store, sink=store, meter=meter)
+        attacher = Attacher(hub, note, refusal="" if token is None else SHARED)
         page = PageServer(
-            hub, host=host, port=port, otlp=otlp, token=token, certificate=certificate
+            hub,
+            host=host,
+            port=port,
+            otlp=otlp,
+            token=token,
+            certificate=certificate,
+            attacher=attacher,
         )
-        with closing(hub.recorder), page as server:  # what is recorded ends when no more comes
+        # What is recorded ends when no more comes, and the page sees how servers are left.
+        with closing(hub.recorder), page as server, closing(attacher):
             yield hub, server
 
 

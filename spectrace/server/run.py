@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
+from fastapi import FastAPI
 
 from spectrace.errors import SpectraceError
 from spectrace.otlp.silent_grpc import silent
@@ -22,6 +23,7 @@ from spectrace.server.address import (
     resolve,
 )
 from spectrace.server.app import create_app
+from spectrace.server.attacher import Attacher
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
 from spectrace.server.receiver import PATH
@@ -62,6 +64,7 @@ class PageServer:
         otlp: Ports for spans; None for none but the page's own.
         token: What senders and browsers have to show; None for nothing, on loopback only.
         certificate: What it shows to them, on all ports; None for no TLS.
+        attacher: Attaches to servers of this machine; None where nothing new can come.
 
     Attributes:
         port: The port of the page.
@@ -81,10 +84,11 @@ class PageServer:
         otlp: OtlpPorts | None = None,
         token: Token | None = None,
         certificate: Certificate | None = None,
+        attacher: Attacher | None = None,
     ) -> None:
         address = _guarded(resolve(host), token)
-        self._hub = hub
         self._token = token
+        self._attacher = attacher
         self._sockets = _listening(address, port, otlp if hub.receives else None)
         self.port, spans_port = (_port_of(self._sockets[place]) for place in (0, -1))
         scheme = "http" if certificate is None else "https"
@@ -95,7 +99,9 @@ class PageServer:
             hub.otlp_endpoint = f"{scheme}://{address.name()}:{spans_port}{PATH}"
             if otlp is not None:
                 grpc = _grpc_receiver(hub, intake, address, otlp.grpc, token, certificate)
-        self._server = _Server(_config(hub, intake, hosts, token, certificate), hub, grpc)
+        app = create_app(hub, intake, hosts=hosts, token=token, attacher=attacher)
+        config = _config(app, certificate)
+        self._server = _Server(config, hub, grpc)
         self._thread = threading.Thread(target=self._run, name="spectrace-server", daemon=True)
 
     @property
@@ -130,6 +136,11 @@ class PageServer:
     def _close(self) -> None:
         for one in self._sockets:
             one.close()
+
+    def leave_servers(self) -> None:
+        """Leaves the servers that the page attached to; returns when the probe is out of them."""
+        if self._attacher is not None:
+            self._attacher.close()
 
     def stop(self) -> None:
         """Ends all streams and answers what has begun; takes less than a second."""
@@ -202,18 +213,12 @@ class _KeptErrors(logging.Handler):
 _ERRORS = _KeptErrors()
 
 
-def _config(
-    hub: Hub,
-    intake: Intake | None,
-    hosts: Iterable[str],
-    token: Token | None,
-    certificate: Certificate | None,
-) -> uvicorn.Config:
+def _config(app: FastAPI, certificate: Certificate | None) -> uvicorn.Config:
     logger = logging.getLogger("uvicorn.error")
     logger.propagate = False
     logger.handlers = [_ERRORS]
     return uvicorn.Config(
-        create_app(hub, intake, hosts=hosts, token=token),
+        app,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -199,13 +199,23 @@ class LostSpans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the page knows at once."""
+    """Everything that the page knows at once.
+
+    Attributes:
+        version: Of spectrace.
+        runs: All that there are.
+        otlp_endpoint: Where spans can be sent to by HTTP; None where nothing is received.
+        grpc_endpoint: The same by gRPC.
+        lost_spans: What was sent and is not stored.
+        attaches: The page may have servers of this machine attached to.
+    """
 
     version: str
     runs: tuple[RunState, ...]
     otlp_endpoint: str | None
     grpc_endpoint: str | None
     lost_spans: LostSpans
+    attaches: bool = False
 
 
 def life_of(source: Source, host: str, quiet_s: float) -> tuple[Life, str]:

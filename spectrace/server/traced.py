@@ -12,12 +12,13 @@ from spectrace.server.state import Life, Lost, RunFacts, Source
 if TYPE_CHECKING:  # it takes long to import, and a session may have no page
     from spectrace.server.hub import Hub
 
-_ENDS = {
+ENDS = {
     None: (Life.DETACHED, "Tracing was ended."),
     End.SERVER_DIED: (Life.SERVER_GONE, ""),  # the page says so itself
     End.TAKEN_OUT: (Life.DETACHED, "The probe was taken out of the server by another command."),
     End.PROBE_FAILED: (Life.DETACHED, "The probe met an error of its own and took itself out."),
 }
+"""How a run is doing after its session, and a sentence for people, by why the session is over."""
 
 
 class PageTap:
@@ -43,7 +44,7 @@ class PageTap:
 
     def end(self, run: Run, end: End | None) -> None:
         """Says on the page that the session is over, and why."""
-        self._hub.end(run.run_id, *_ENDS[end])
+        self._hub.end(run.run_id, *ENDS[end])
 
 
 def facts_of(facts: SessionFacts, stalls: Sequence[Stall] = (), export_lost: int = 0) -> RunFacts:

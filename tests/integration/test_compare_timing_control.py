@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 from spectrace.attach import discover, modes, ring_file
-from spectrace.cli.status import look_at
+from spectrace.attach.rank_status import look_at
 from spectrace.collect.ring_view import RingView
 from spectrace.model import Rank, TimingMode
 from spectrace.probe.layout import Mode, Word, split_mode

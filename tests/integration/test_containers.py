@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spectrace.attach import discover, inject, leave, procfs, ring_file
+from spectrace.attach import discover, inject, leave, procfs, rank_status, ring_file
 from spectrace.attach.handle import Options
 from spectrace.attach.session import End, TraceSession
-from spectrace.cli import status
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Cycle
@@ -110,7 +109,7 @@ def test_what_a_spectrace_inside_traces_is_left_alone_outside() -> None:
                 assert ring.path not in ring_file.sweep()
                 assert ring.path.exists()
                 (rank,) = discover.find_by_pid(pid).ranks
-                seen = status.look_at(rank)
+                seen = rank_status.look_at(rank)
                 assert seen.state == "traced"
                 assert seen.reader == "a spectrace in another container"
                 joined = inject.put_in(rank)

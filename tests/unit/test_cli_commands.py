@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spectrace import __version__
-from spectrace.attach import discover, leave, readers, ring_file
+from spectrace.attach import discover, leave, rank_status, readers, ring_file
 from spectrace.attach.handle import TakenOut
 from spectrace.cli import attach, status
 from spectrace.cli.main import app, main
@@ -247,9 +247,9 @@ def test_a_reader_that_is_silent_reads_no_more(tmp_path: Path) -> None:
     view = RingView(tmp_path / "ring")
     view.set_word(Word.STATE, State.TRACING)
     readers.sit_down(view)
-    heard = status.describe(RUN.ranks[0], view)
+    heard = rank_status.describe(RUN.ranks[0], view)
     view.set_word(Word.SEATS + Seat.HEARTBEAT_NS, time.monotonic_ns() - 30_100_000_000)
-    quiet = status.describe(RUN.ranks[0], view)
+    quiet = rank_status.describe(RUN.ranks[0], view)
     view.close()
     assert (quiet.state, quiet.controller_pid) == ("traced", None)
     assert heard.controller_pid == os.getpid()
@@ -267,7 +267,7 @@ def test_a_loop_that_nobody_traces_is_asleep(tmp_path: Path) -> None:
     ):
         view.set_word(Word.STATE, state)
         view.set_word(Word.ORIGIN, origin)
-        states.append(status.describe(RUN.ranks[0], view))
+        states.append(rank_status.describe(RUN.ranks[0], view))
     view.close()
     assert [rank.state for rank in states] == ["asleep", "asleep", "left"]
     assert [status._state(rank) for rank in states] == [
@@ -296,7 +296,7 @@ def test_what_the_probe_says_of_itself_is_noted_once_a_server(tmp_path: Path) ->
         (Word.EVENT_OTHER_STREAM, 4),
     ):
         view.set_word(word, count)
-    ranks = tuple(status.describe(rank, view) for rank in RUN.ranks)
+    ranks = tuple(rank_status.describe(rank, view) for rank in RUN.ranks)
     view.close()
     server = status.ServerStatus(run_id="", server_pid=70, command=(), ranks=ranks)
     assert status.notes([server]) == [

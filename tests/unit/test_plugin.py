@@ -16,8 +16,8 @@ import pytest
 from spectrace import plugin
 from spectrace.attach import inject, leave, ring_file
 from spectrace.attach.handle import Attached, Options
+from spectrace.attach.rank_status import look_at
 from spectrace.attach.ways import Method, Way
-from spectrace.cli.status import look_at
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank

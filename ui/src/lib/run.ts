@@ -7,13 +7,18 @@ const MODEL_FLAGS = ["--served-model-name", "--model-path", "--model"];
 
 /** The model of a run by its command line, else the name of the engine. */
 export function modelName(run: RunState): string {
+  return modelOf(run.command) || run.engine || `pid ${run.server_pid}`;
+}
+
+/** The model that a command line names; empty where it names none. */
+export function modelOf(command: readonly string[]): string {
   for (const flag of MODEL_FLAGS) {
-    const value = flagValue(run.command, flag);
+    const value = flagValue(command, flag);
     if (value) {
       return value.replace(/\/+$/, "").split("/").at(-1) || value;
     }
   }
-  return run.engine || `pid ${run.server_pid}`;
+  return "";
 }
 
 /** "gpu-07:41207": the machine and the server's process. */

@@ -209,6 +209,8 @@ export interface ServerState {
   readonly otlp_endpoint: string | null;
   readonly grpc_endpoint: string | null;
   readonly lostSpans: LostSpans;
+  /** The page may have servers of this machine attached to. */
+  readonly attaches: boolean;
 }
 
 /** Reads a list of cycles from the JSON text of an event. */
@@ -258,6 +260,7 @@ export function decodeState(json: string): ServerState {
       evicted: number(lost, "evicted", 0),
       partial: number(lost, "partial", 0),
     },
+    attaches: flag(state, "attaches"),
   };
 }
 

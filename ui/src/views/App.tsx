@@ -24,6 +24,7 @@ import { LiveControl } from "./LiveControl.tsx";
 import { Notices } from "./Notices.tsx";
 import { Save, SaveButton } from "./Save.tsx";
 import { focusSearch } from "./Search.tsx";
+import { Servers } from "./Servers.tsx";
 import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
 import { Runs } from "./stored/Runs.tsx";
@@ -78,6 +79,7 @@ export function App() {
       <Footer />
       <Help />
       <Save />
+      <Servers />
     </div>
   );
 }

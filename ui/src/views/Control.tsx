@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { CHOICES, decodeSwitches, switchInWords } from "../lib/control.ts";
 import type { RunState } from "../lib/wire.ts";
+import { server } from "../state.ts";
 import { wished } from "../wishing.ts";
 
 /** Whether the dialog is open: it stays to say what came of a wish, also where nothing can be asked. */
@@ -136,8 +137,15 @@ function Form(props: {
       )}
       <hr />
       <p class="soft">
-        Ending takes the probe out and puts every function back. What was collected stays here until
-        the command ends; <code>spectrace attach {current.server_pid}</code> begins anew.
+        Ending takes the probe out and puts every function back; where another spectrace reads it,
+        it stays for that one. What was collected stays here until the command ends;{" "}
+        {server.value?.attaches ? (
+          "Attach, in the header, begins anew."
+        ) : (
+          <>
+            <code>spectrace attach {current.server_pid}</code> begins anew.
+          </>
+        )}
       </p>
       <button
         type="button"

@@ -1,7 +1,9 @@
 // What stands here before there is a run.
+import { found } from "../servers.ts";
 import { requests, server } from "../state.ts";
 import { Copy } from "./Copy.tsx";
 import { RequestList } from "./Requests.tsx";
+import { LookAgain, ServerList } from "./Servers.tsx";
 
 const ATTACH = "spectrace attach --url http://127.0.0.1:30000";
 
@@ -10,13 +12,26 @@ export function Empty({ known }: { readonly known: boolean }) {
   if (!known) {
     return null;
   }
+  const attaches = server.value?.attaches === true;
   const endpoints = [server.value?.otlp_endpoint, server.value?.grpc_endpoint];
   const open = endpoints.filter((each) => typeof each === "string");
   return (
     <section class="empty">
-      <h2 class="sentence">Waiting for cycles.</h2>
+      <h2 class="sentence">
+        {attaches ? "Nothing is traced." : "Waiting for cycles."}
+        {attaches && found.value?.length ? " These servers run here:" : ""}
+      </h2>
+      {attaches && (
+        <>
+          <ServerList />
+          <div class="row">
+            <LookAgain />
+          </div>
+        </>
+      )}
       <p>
-        Start tracing a running SGLang server. It does not have to be restarted and does not wait.
+        {attaches ? "Or start tracing in a terminal." : "Start tracing a running SGLang server."}{" "}
+        The server does not have to be restarted and does not wait.
       </p>
       <div class="command">
         <code class="mono">{ATTACH}</code>

@@ -7,6 +7,7 @@ import { chooseRun, figures, run, server, theme, themeOverride, timing } from ".
 import { Term } from "./Card.tsx";
 import { Control, controlOpen } from "./Control.tsx";
 import { helping } from "./Help.tsx";
+import { ServersButton } from "./Servers.tsx";
 
 /** Mark, run, losses, cost, timing mode, theme. */
 export function Header() {
@@ -24,6 +25,7 @@ export function Header() {
       {current && <Identity current={current} />}
       <div class="grow" />
       {current && <Health current={current} />}
+      <ServersButton />
       <ThemeSwitch />
       <HelpButton />
     </header>
