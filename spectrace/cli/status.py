@@ -12,7 +12,7 @@ from rich.text import Text
 
 from spectrace.attach import discover, readers, ring_file
 from spectrace.attach.modes import MODES
-from spectrace.attach.ring_state import ASLEEP, state_of, way_of
+from spectrace.attach.ring_state import ASLEEP, sample_every, state_of, way_of
 from spectrace.cli import numbers
 from spectrace.cli.output import OutputConsole
 from spectrace.collect.ring_view import RingView
@@ -60,6 +60,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
         cycles: Cycles recorded so far, None where nothing is there.
         losses: What is missing of them, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
+        sample_every: One of so many cycles is recorded in full, None where nothing is there.
         engine: Such as `sglang 0.5.23`; empty before the probe has said it.
         row: The rows of the table of releases that are used; empty until the worker is known.
         untried: Why the engine table may not fit this release, a sentence; empty where it does.
@@ -78,6 +79,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     cycles: int | None = None
     losses: Losses | None = None
     mode: str | None = None
+    sample_every: int | None = None
     engine: str = ""
     row: str = ""
     untried: str = ""
@@ -160,6 +162,7 @@ def describe(rank: Rank, view: RingView) -> RankStatus:
         cycles=view.word(Word.CYCLES),
         losses=_losses(view),
         mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
+        sample_every=sample_every(view),
         engine=said("engine"),
         row=said("row"),
         untried=said("untried"),
@@ -218,11 +221,17 @@ def render(servers: list[ServerStatus]) -> Table:
                 rank.name,
                 str(rank.pid),
                 Text(_state(rank)),
-                rank.mode or numbers.MISSING,
+                _timing(rank),
                 numbers.count(rank.cycles),
                 numbers.count(rank.losses.records if rank.losses else None),
             )
     return table
+
+
+def _timing(rank: RankStatus) -> str:
+    if rank.mode is None or rank.sample_every in {None, 1}:
+        return rank.mode or numbers.MISSING
+    return f"{rank.mode}, 1 in {numbers.count(rank.sample_every)}"
 
 
 def _state(rank: RankStatus) -> str:
