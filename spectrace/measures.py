@@ -81,8 +81,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
         left_out: What is in none of the counts.
         overshoot_counts: Exact, of the overshoot in cycles whose times count: the same as
             `row_counts`, but for `correct` and `delivered`. Empty where none is known of.
-        numbers_step: The usual distance between the numbers of cycles that follow each other;
-            above 1 where sampling left some out.
+        is_sampled: Sampling left cycles out, in all of the run or in a part of it.
     """
 
     run: Run
@@ -97,7 +96,7 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     rows: Columns
     left_out: LeftOut
     overshoot_counts: Columns = msgspec.field(default_factory=dict)
-    numbers_step: int = 1
+    is_sampled: bool = False
 
     @property
     def total_cycles(self) -> int:

@@ -140,7 +140,8 @@ class RankCycle(msgspec.Struct, frozen=True, kw_only=True):
             raised. Left out of every statistic of phases.
         asked_mode: How the phases were to be timed where this rank could not: `device` on a
             device without timing events. None where `mode` is what was asked for.
-        late_switch: The mode changed with this cycle, later than it was asked for.
+        late_switch: Mode or sampling changed with this cycle or just before it, later than asked
+            for.
         clock_error_ns: By how much all device phases together may be shifted against the
             host's; None without device phases.
         device_incomplete: Boundaries of the device lane are missing.

@@ -402,7 +402,7 @@ def _gaps(
         Gap.ONE_WIDTH: bool(fits) and all(one.shape is Shape.UNKNOWN for one in fits),
         Gap.ONE_BATCH: len({one.batch for one in speculative}) == 1,
         Gap.TREE: any(one.setting.topk > 1 for one in speculative),
-        Gap.SAMPLED: measures.numbers_step > 1,
+        Gap.SAMPLED: measures.is_sampled,
         Gap.SYNC_LEFT_OUT: bool(
             (measures.cycle_counts["mode"] == MODES.index(TimingMode.SYNC)).any()
         ),

@@ -21,8 +21,8 @@ class Options:
         units: Size of a new ring, in units of `layout.UNIT_BYTES`.
         mode: Timing mode, one of `layout.Mode`. None for what the reader that controls the
             rank has chosen, where there is one, and else for DEVICE.
-        every: Record in full only cycles whose number this divides, 0 for all. None as for
-            `mode`, and else for all.
+        every: Record in full only cycles whose number this divides, 0 for all; at most
+            `layout.MAX_EVERY`. None as for `mode`, and else for all.
         take_control: Control the rank also where another reader does.
         method: Which way in; the first that is open by default.
     """
@@ -37,7 +37,7 @@ class Options:
         """The control words of a probe that nobody controls yet."""
         return {
             Word.MODE: layout.mode_word(layout.Mode.DEVICE),
-            Word.SAMPLE_EVERY: 0,
+            Word.SAMPLING: layout.sampling_word(0),
             **self.asked_words(),
         }
 
@@ -47,7 +47,7 @@ class Options:
         if self.mode is not None:
             asked[Word.MODE] = layout.mode_word(self.mode)
         if self.every is not None:
-            asked[Word.SAMPLE_EVERY] = self.every
+            asked[Word.SAMPLING] = layout.sampling_word(self.every)
         return asked
 
 

@@ -1,4 +1,4 @@
-"""Switches the timing mode of a traced server, on all ranks of a group at the same cycle."""
+"""Switches mode and sampling of a traced server, on all ranks of a group at the same cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from spectrace.collect.assembler import group_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run, TimingMode
-from spectrace.probe.layout import Mode, State, Word, mode_word, split_mode
+from spectrace.probe.layout import (
+    MAX_EVERY,
+    Mode,
+    State,
+    Word,
+    every_at,
+    mode_word,
+    sampling_word,
+    split_mode,
+    split_sampling,
+)
 
 MODES = {
     TimingMode.OFF: Mode.OFF,
@@ -23,9 +33,12 @@ MODES = {
     TimingMode.DEVICE: Mode.DEVICE,
     TimingMode.SYNC: Mode.SYNC,
 }
+MOST_EVERY = MAX_EVERY
+"""The fewest cycles that can be recorded in full: one in so many."""
 _REPLICA = re.compile(r" ?\bDP\d+")
 MEASURED_S = 0.25  # for so long the speed of a server is measured
 _AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
+_LOOKS = 40  # while an earlier switch of sampling is still to come: 10 s
 _Ringed = tuple[Rank, RingView]
 
 
@@ -35,7 +48,7 @@ class Switch:
 
     Attributes:
         ranks: Their names.
-        from_cycle: The first cycle in the new mode; 0 for the next one of each.
+        from_cycle: The first cycle of which it holds; 0 for the next one of each.
         newest_cycle: The highest number that a rank had ended when it was asked.
         cycles_per_s: How fast the group ran then.
     """
@@ -52,10 +65,30 @@ class _Before(NamedTuple):
     cycles: int
     controller: int
     mode: int
+    sampling: int
 
     @classmethod
     def of(cls, ring: RingView) -> _Before:
-        return cls(ring.word(Word.CYCLES), ring.word(Word.CONTROLLER), ring.word(Word.MODE))
+        return cls(*map(ring.word, (Word.CYCLES, Word.CONTROLLER, Word.MODE, Word.SAMPLING)))
+
+
+class Wish(NamedTuple):
+    """What is asked of a server; None for what is to stay as it is.
+
+    Attributes:
+        mode: Its timing mode.
+        every: Cycles whose number it divides are recorded in full, of the others only sums; from
+            1, which is all, to `MOST_EVERY`.
+    """
+
+    mode: TimingMode | None = None
+    every: int | None = None
+
+    def __str__(self) -> str:
+        """As people are told of it."""
+        mode = [self.mode.value] if self.mode is not None else []
+        every = [every_in_words(self.every)] if self.every is not None else []
+        return " and ".join(mode + every)
 
 
 class OutpacedError(SpectraceError):
@@ -63,7 +96,8 @@ class OutpacedError(SpectraceError):
 
     Args:
         message: Who or what, and what to do now.
-        mode: The mode that they asked for; empty where they have taken control.
+        mode: The mode that they asked for; empty where they have taken control, or asked for
+            another sampling.
     """
 
     def __init__(self, message: str, mode: str = "") -> None:
@@ -72,7 +106,7 @@ class OutpacedError(SpectraceError):
 
 
 class Asking:
-    """Begins to ask ranks for another mode: from now on the speed of their server is measured.
+    """Begins to ask ranks for something: from now on the speed of their server is measured.
 
     Args:
         rings: The ranks and their rings, which stay open until they are asked.
@@ -82,12 +116,28 @@ class Asking:
         self._rings = rings
         self._before = {rank.name: _Before.of(ring) for rank, ring in rings}
 
-    def ask(self, run: Run, mode: TimingMode, controls: Callable[[], bool]) -> list[Switch]:
+    def must_wait(self, run: Run) -> bool:
+        """Whether an earlier switch of sampling is so near that it can only be waited for.
+
+        Some ranks may come to it before they read a new word, and others after: the cycles in
+        between would be kept by some of them alone.
+        """
+        return any(
+            _is_imminent(members, self._before) for members in _groups(run, self._rings).values()
+        )
+
+    def again(self) -> None:
+        """Measures the speed from now on."""
+        for rank, ring in self._rings:
+            cycles = ring.word(Word.CYCLES)
+            self._before[rank.name] = self._before[rank.name]._replace(cycles=cycles)
+
+    def ask(self, run: Run, wish: Wish, controls: Callable[[], bool]) -> list[Switch]:
         """Asks them, to be called `MEASURED_S` later.
 
         Args:
             run: Their server.
-            mode: The new mode.
+            wish: What is asked for.
             controls: Whether the reader that asks controls still.
 
         Returns:
@@ -97,28 +147,29 @@ class Asking:
             OutpacedError: Somebody else was quicker; none is asked then.
         """
         with _undisturbed(self._rings):
-            _refuse_who_was_slower(run, mode, self._rings, self._before, controls())
+            _refuse_who_was_slower(run, wish, self._rings, self._before, controls())
             groups = _groups(run, self._rings).values()
-            return [_switch_group(members, self._before, MODES[mode]) for members in groups]
+            return [_switch_group(members, self._before, wish) for members in groups]
 
 
 def switch(
     run: Run,
-    mode: TimingMode,
+    wish: TimingMode | Wish,
     sleep: Callable[[float], None] = time.sleep,
     *,
     take_control: bool = False,
     controls: Callable[[], bool] = lambda: True,
 ) -> list[Switch]:
-    """Asks all ranks of a server for another timing mode.
+    """Asks all ranks of a server for another timing mode, another sampling, or both.
 
     The cycle at which they switch lies a second ahead, and 50 cycles at least. Who takes control
-    or asks for a mode while the speed of the server is measured is left alone: seats and words
-    are looked at again before anything is written, and nobody can take control in between.
+    or asks for something while the speed of the server is measured is left alone: seats and words
+    are looked at again before anything is written, and nobody can take control in between. A
+    switch of sampling that was asked for just before comes first.
 
     Args:
         run: The server.
-        mode: The new mode.
+        wish: What is asked for; a mode alone is the new mode.
         sleep: Waits while the speed of the server is measured.
         take_control: Also where several spectraces read, of which one controls.
         controls: Whether the reader that asks controls still; one that does not read does not
@@ -128,15 +179,23 @@ def switch(
         One entry for all ranks that step together.
 
     Raises:
-        SpectraceError: A rank is not traced, several read it, or somebody else was quicker;
-            none is asked then.
+        SpectraceError: A rank is not traced, several read it, somebody else was quicker, or a
+            switch before does not come; none is asked then.
     """
+    wish = Wish(mode=wish) if isinstance(wish, TimingMode) else wish
     with _rings(run.ranks) as rings:
         if not take_control:
             _refuse_over_heads(run, *rings[0])
         asking = Asking(rings)
-        sleep(MEASURED_S)
-        return asking.ask(run, mode, controls)
+        for _ in range(_LOOKS):
+            sleep(MEASURED_S)
+            if wish.every is None or not asking.must_wait(run):
+                return asking.ask(run, wish, controls)
+            asking.again()
+        raise SpectraceError(
+            f"Server {run.server_pid} was asked for another sampling a moment ago and has not come "
+            f"to that cycle yet: {wish} was not asked for. Try again in a moment."
+        )
 
 
 def asked_of(run: Run) -> TimingMode | None:
@@ -187,14 +246,41 @@ def _groups(run: Run, rings: Iterable[_Ringed]) -> dict[str, list[_Ringed]]:
     return groups
 
 
-def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int) -> Switch:
-    ran = max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
-    newest = max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
+def _ran(members: Iterable[_Ringed], before: dict[str, _Before]) -> int:
+    """How many cycles a group ran while its speed was measured."""
+    return max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
+
+
+def _newest(members: Iterable[_Ringed]) -> int:
+    """The highest number that a rank has told."""
+    return max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
+
+
+def _is_imminent(members: list[_Ringed], before: dict[str, _Before]) -> bool:
+    """Whether the group comes to a switch of sampling now, or before all have read a new word."""
+    _, from_cycle, _ = split_sampling(members[0][1].word(Word.SAMPLING))
+    if all(ring.word(Word.NEWEST_CYCLE) + 1 >= from_cycle for _, ring in members):
+        return False
+    ran = _ran(members, before)
+    half_way = max(_AHEAD_CYCLES, math.ceil(ran / MEASURED_S)) // 2
+    return ran > 0 and _newest(members) + half_way >= from_cycle
+
+
+def _switch_group(members: list[_Ringed], before: dict[str, _Before], wish: Wish) -> Switch:
+    ran, newest = _ran(members, before), _newest(members)
     a_second = math.ceil(ran / MEASURED_S)
     # A server that was idle since it is traced has not told its number: its next cycle it is.
     from_cycle = newest + max(_AHEAD_CYCLES, a_second) if newest else 0
-    for _, ring in members:
-        ring.set_word(Word.MODE, mode_word(mode, from_cycle))
+    words = {}
+    if wish.mode is not None:
+        words[Word.MODE] = mode_word(MODES[wish.mode], from_cycle)
+    if wish.every is not None:
+        # The cycle behind the newest may run since before, and have come with its switch.
+        until_then = every_at(members[0][1].word(Word.SAMPLING), newest + 1)
+        words[Word.SAMPLING] = sampling_word(wish.every, from_cycle, until_then)
+    for place, word in words.items():
+        for _, ring in members:
+            ring.set_word(place, word)
     return Switch(
         ranks=tuple(rank.name for rank, _ in members),
         from_cycle=from_cycle,
@@ -257,7 +343,7 @@ def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
 
 def _refuse_who_was_slower(
     run: Run,
-    mode: TimingMode,
+    wish: Wish,
     rings: Sequence[_Ringed],
     before: dict[str, _Before],
     still_controls: bool,
@@ -269,16 +355,28 @@ def _refuse_who_was_slower(
             whoever = str(readers.controller(ring) or "nobody")
             raise OutpacedError(
                 f"Since a moment ago {whoever} controls how server {run.server_pid} is timed: it "
-                f"was left alone, and {mode.value} was not asked for. `spectrace status` shows how "
+                f"was left alone, and {wish} was not asked for. `spectrace status` shows how "
                 "it is timed now."
             )
-        if found.mode != was.mode:
+        if wish.mode is not None and found.mode != was.mode:
             raise OutpacedError(
-                f"Somebody else has just switched rank {rank.name} of server {run.server_pid} to "
-                f"{_name_in(found.mode)}: {mode.value} was not asked for. Run this again if it is "
-                f"to be {mode.value}.",
-                _name_in(found.mode),
+                _has_just_switched(run, rank, _name_in(found.mode), wish), _name_in(found.mode)
             )
+        if wish.every is not None and found.sampling != was.sampling:
+            every, _, _ = split_sampling(found.sampling)
+            raise OutpacedError(_has_just_switched(run, rank, every_in_words(every), wish))
+
+
+def _has_just_switched(run: Run, rank: Rank, to: str, wish: Wish) -> str:
+    return (
+        f"Somebody else has just switched rank {rank.name} of server {run.server_pid} to {to}: "
+        f"{wish} was not asked for. Run this again if it is to be {wish}."
+    )
+
+
+def every_in_words(every: int) -> str:
+    """How people are told of a sampling; 0 and 1 are all."""
+    return f"one cycle in {every} in full" if every > 1 else "every cycle in full"
 
 
 def _not_traced(rank: Rank) -> SpectraceError:

@@ -6,7 +6,7 @@ import msgspec
 
 from spectrace.attach import readers, ring_file
 from spectrace.attach.modes import MODES
-from spectrace.attach.ring_state import state_of, way_of
+from spectrace.attach.ring_state import sample_every, state_of, way_of
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank
@@ -52,6 +52,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
         cycles: Cycles recorded so far, None where nothing is there.
         losses: What is missing of them, None where nothing is there.
         mode: How cycles are timed, None where nothing is there.
+        sample_every: One of so many cycles is recorded in full, None where nothing is there.
         engine: Such as `sglang 0.5.23`; empty before the probe has said it.
         row: The rows of the table of releases that are used; empty until the worker is known.
         untried: Why the engine table may not fit this release, a sentence; empty where it does.
@@ -70,6 +71,7 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     cycles: int | None = None
     losses: Losses | None = None
     mode: str | None = None
+    sample_every: int | None = None
     engine: str = ""
     row: str = ""
     untried: str = ""
@@ -119,6 +121,7 @@ def describe(rank: Rank, view: RingView) -> RankStatus:
         cycles=view.word(Word.CYCLES),
         losses=_losses(view),
         mode=_MODES.get(view.word(Word.MODE_ACTIVE)),
+        sample_every=sample_every(view),
         engine=said("engine"),
         row=said("row"),
         untried=said("untried"),

@@ -1,10 +1,10 @@
-"""What a ring says of its probe: in which state it is, and how it came in."""
+"""What a ring says of its probe: its state, how it came in, how many cycles it keeps."""
 
 from __future__ import annotations
 
 from spectrace.attach import sleepers
 from spectrace.collect.ring_view import RingView
-from spectrace.probe.layout import State, Word
+from spectrace.probe.layout import State, Word, every_at
 
 ASLEEP = "asleep"
 _STATES = {
@@ -29,3 +29,8 @@ def state_of(ring: RingView) -> str:
 def way_of(ring: RingView) -> str:
     """How the probe came in: `injected`, or `loop` or `plugin`, which bring their own."""
     return sleepers.name_of(ring) or "injected"
+
+
+def sample_every(ring: RingView) -> int:
+    """Of how many cycles one is recorded in full by now; 1 where all are."""
+    return max(1, every_at(ring.word(Word.SAMPLING), ring.word(Word.NEWEST_CYCLE)))

@@ -15,7 +15,7 @@ import msgspec
 
 from spectrace.attach import discover, inject, leave, readers, ring_file
 from spectrace.attach.handle import Attached, Options, TakenOut
-from spectrace.attach.held_mode import HeldMode
+from spectrace.attach.held_mode import Asked, HeldMode
 from spectrace.attach.late import LateRanks
 from spectrace.attach.pulse import Activity
 from spectrace.attach.traced_rank import TracedRank
@@ -138,8 +138,8 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
         row: The rows of the table of releases that are used, such as `EAGLEWorkerV2 since
             0.5.16`; empty until a rank reported.
         untried: Why they may not fit, a sentence; empty where they were tried.
-        sample_every: One of so many cycles is recorded in full.
-        skipped: What sampling left out of them.
+        sample_every: One of so many cycles is recorded in full by now.
+        skipped: What sampling has left out since the start, also where it has changed since.
         lost_records: Records lost in the rings.
         missing_cycles: Cycles that not every rank reported.
         errors: What went wrong in the probes.
@@ -203,7 +203,7 @@ class TraceSession:
         self._controlled = True  # at the last look
         self._injector = injector
         self._options = options or Options()
-        self._held_mode = HeldMode(self._options.mode)
+        self._held_mode = HeldMode(Asked(self._options.mode, self._options.every))
         self._timeout_s = timeout_s
         self._assembler = Assembler(run)
         self._traced: list[TracedRank] = []
@@ -255,7 +255,7 @@ class TraceSession:
     def _follow_control(self) -> None:
         """Who controls the first rank controls all of them."""
         first, *others = self._traced
-        asked = first.asked_mode  # before: who takes control does so before asking for a mode
+        asked = Asked.of(first)  # before: who takes control does so before asking for anything
         first.inherit_control()
         if first.controls:
             for other in others:
@@ -359,7 +359,7 @@ class TraceSession:
             ranges=_text(info, "ranges"),
             row=_text(info, "row"),
             untried=_text(info, "untried"),
-            sample_every=max([1, *(one.view.word(Word.SAMPLE_EVERY) for one in self._traced)]),
+            sample_every=max([1, *(traced.sample_every for traced in self._traced)]),
             skipped=self._assembler.skipped,
             controls=all(traced.controls for traced in self._traced[:1]),
             controller_pid=controller.pid or None if controller else None,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from spectrace.attach import procfs, readers, sleepers
+from spectrace.attach import procfs, readers, ring_state, sleepers
 from spectrace.attach.handle import Attached
 from spectrace.attach.pulse import Pulse
 from spectrace.attach.ways import Way
 from spectrace.collect.reader import Record, RingReader
 from spectrace.collect.ring_view import RingView
-from spectrace.probe.layout import QUIET_NS, Word, split_mode
+from spectrace.probe.layout import QUIET_NS, Word, split_mode, split_sampling
 
 
 class TracedRank:
@@ -62,6 +62,16 @@ class TracedRank:
         """The mode that it was last asked for, one of `layout.Mode`."""
         return split_mode(self.view.word(Word.MODE))[0]
 
+    @property
+    def asked_every(self) -> int:
+        """Of how many cycles one was last asked for in full; 1 for all."""
+        return max(1, split_sampling(self.view.word(Word.SAMPLING))[0])
+
+    @property
+    def sample_every(self) -> int:
+        """Of how many cycles one is recorded in full by now; 1 where all are."""
+        return ring_state.sample_every(self.view)
+
     def take_control(self) -> None:
         """Decides from now on."""
         if not self.controls:
@@ -78,7 +88,7 @@ class TracedRank:
 
     def trace_like(self, other: TracedRank) -> None:
         """Is timed and sampled as another rank of its server."""
-        for word in (Word.MODE, Word.SAMPLE_EVERY):
+        for word in (Word.MODE, Word.SAMPLING):
             self.view.set_word(word, other.view.word(word))
 
     def sign_of_life(self) -> None:

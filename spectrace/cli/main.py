@@ -25,6 +25,7 @@ _COMMANDS = {
     "launch": "spectrace.cli.launch:launch",
     "detach": "spectrace.cli.detach:detach",
     "mode": "spectrace.cli.mode:mode",
+    "sample": "spectrace.cli.sample:sample",
     "compare-timing": "spectrace.cli.compare_timing:compare_timing",
     "status": "spectrace.cli.status:status",
     "doctor": "spectrace.cli.doctor:doctor",

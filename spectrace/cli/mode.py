@@ -12,6 +12,13 @@ from spectrace.cli import numbers
 from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
 
+TakeControl = Annotated[
+    bool,
+    typer.Option(
+        "--take-control", help="Also where several spectraces read, of which one controls."
+    ),
+]
+
 
 def mode(
     mode: Annotated[
@@ -26,17 +33,12 @@ def mode(
         int | None,
         typer.Argument(help="Any process of the server, where several run.", show_default=False),
     ] = None,
-    take_control: Annotated[
-        bool,
-        typer.Option(
-            "--take-control", help="Also where several spectraces read, of which one controls."
-        ),
-    ] = False,
+    take_control: TakeControl = False,
 ) -> None:
     """Time a traced server in another way, from the same cycle on on all of its ranks."""
     run = discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
     for switch in modes.switch(run, mode, take_control=take_control):
-        typer.echo(describe(switch, mode))
+        typer.echo(describe(switch, mode.value))
 
 
 def the_only(runs: list[Run]) -> Run:
@@ -53,17 +55,15 @@ def the_only(runs: list[Run]) -> Run:
     raise SpectraceError(f"Several servers run here ({pids}): say which, by its process id.")
 
 
-def describe(switch: Switch, mode: TimingMode) -> str:
+def describe(switch: Switch, what: str) -> str:
     """What was asked of a group, in one line."""
     ranks = ", ".join(switch.ranks)
     if not switch.from_cycle:
-        return f"{ranks}: {mode.value} from the next cycle on."
+        return f"{ranks}: {what} from the next cycle on."
     ahead = switch.from_cycle - switch.newest_cycle
     when = (
         f"in about {numbers.milliseconds(1000 * ahead / switch.cycles_per_s)}"
         if switch.cycles_per_s
         else "the server is idle"
     )
-    return (
-        f"{ranks}: {mode.value} from cycle {switch.from_cycle} on ({ahead} cycles ahead, {when})."
-    )
+    return f"{ranks}: {what} from cycle {switch.from_cycle} on ({ahead} cycles ahead, {when})."

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spectrace.cli import numbers
+from spectrace.probe.layout import MAX_EVERY
 from spectrace.server.address import DEFAULT_PORT
 
 # Any: typer sends a default through the option's parser as well.
@@ -89,7 +90,7 @@ SampleEveryOption = Annotated[
     int,
     typer.Option(
         min=1,
-        max=1_000_000,
+        max=MAX_EVERY,
         metavar="N",
         help="Record every Nth cycle, by its number, and of the others only sums.",
         show_default=False,

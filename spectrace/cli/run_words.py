@@ -42,7 +42,10 @@ GAPS = {
     Gap.TREE: "Drafts form trees, which are judged as they ran: which drafts a tree of another "
     "shape would have kept was never seen, so that none is predicted. Measure some with `spectrace "
     "sweep --topk`.",
-    Gap.SAMPLED: "Sampling left cycles out: windows are not of cycles that follow each other.",
+    Gap.SAMPLED: (
+        "Sampling left cycles out: windows are not of cycles that follow each other, and where it "
+        "was switched, each stretch counts by the cycles that were recorded of it."
+    ),
     Gap.SYNC_LEFT_OUT: "Cycles in sync timing are in none of the times: it slows the server.",
     Gap.NO_RESULTS: "Of some cycles no results came; their times count, their acceptance cannot.",
     Gap.NO_COUNTS: "Of no cycle that speculated did results come that count, as in a trace that "

@@ -88,11 +88,17 @@ def render(servers: list[ServerStatus]) -> Table:
                 rank.name,
                 str(rank.pid),
                 Text(_state(rank)),
-                rank.mode or numbers.MISSING,
+                _timing(rank),
                 numbers.count(rank.cycles),
                 numbers.count(rank.losses.records if rank.losses else None),
             )
     return table
+
+
+def _timing(rank: RankStatus) -> str:
+    if rank.mode is None or rank.sample_every in {None, 1}:
+        return rank.mode or numbers.MISSING
+    return f"{rank.mode}, 1 in {numbers.count(rank.sample_every)}"
 
 
 def _state(rank: RankStatus) -> str:

@@ -86,7 +86,8 @@ class CycleRecord(msgspec.Struct, frozen=True, kw_only=True):
             its distance from `start_ns` in ns.
         ended_idle: The scheduler went idle after the cycle.
         incomplete: Marks were dropped, or the server's own code raised.
-        late_switch: The mode changed with this cycle, later than it was asked for.
+        late_switch: Mode or sampling changed with this cycle or just before it, later than asked
+            for.
     """
 
     record: int

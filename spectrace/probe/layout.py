@@ -13,7 +13,7 @@ such records as lost.
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
@@ -69,7 +69,7 @@ class Word:
     # Written by the reader that holds control.
     COMMAND = 64
     MODE = 65  # which timing mode, from which cycle on: `mode_word`
-    SAMPLE_EVERY = 66  # cycles whose number it divides are recorded in full; 0 and 1: all
+    SAMPLING = 66  # which cycles are recorded in full, from which on: `sampling_word`
     HEARTBEAT_NS = 67  # CLOCK_MONOTONIC of the last sign of life of any reader
     JOINS = 68  # grows when a reader joins: interned request ids are sent again
     CONTROLLER_PID = 69
@@ -197,7 +197,7 @@ class CycleFlag:
     MARKS_DROPPED = 1
     ENDED_IDLE = 2
     RAISED = 4  # the server's own code raised within the cycle
-    LATE_SWITCH = 8  # the mode changed here, later than it was asked for
+    LATE_SWITCH = 8  # mode or sampling changed here or just before, later than asked for
     SAMPLED = 16  # sampling leaves out the cycles around it
 
 
@@ -229,6 +229,11 @@ class Graph:
 
 
 MAX_MARKS = 60
+
+# Of a sampling word, of which the other 36 bits are the number of a cycle.
+EVERY_BITS = 14
+EVERY_MASK = (1 << EVERY_BITS) - 1
+MAX_EVERY = 10_000
 
 # Every record begins so: position, number of the record (both from 1), type, its units.
 HEAD = struct.Struct("<QIBB")
@@ -290,6 +295,32 @@ def mode_word(mode: int, from_cycle: int = 0) -> int:
 def split_mode(word: int) -> tuple[int, int]:
     """Mode and cycle of a control word."""
     return word & 0xFF, word >> 8
+
+
+def sampling_word(every: int, from_cycle: int = 0, before: int = 0) -> int:
+    """The control word "every `every`th cycle in full, from cycle `from_cycle` on".
+
+    What holds until then stands in it too, so that every rank decides by the cycle's number and
+    this word alone, also one that has come just now.
+
+    Args:
+        every: Cycles whose number it divides are recorded in full, at most `MAX_EVERY`; 0 and 1
+            for all.
+        from_cycle: The first cycle for which that holds; 0 is at once.
+        before: As `every`, for the cycles before it.
+    """
+    return every | before << EVERY_BITS | from_cycle << 2 * EVERY_BITS
+
+
+def split_sampling(word: int) -> tuple[int, int, int]:
+    """What `sampling_word` was made of: `every`, `from_cycle`, `before`."""
+    return word & EVERY_MASK, word >> 2 * EVERY_BITS, word >> EVERY_BITS & EVERY_MASK
+
+
+def every_at(word: int, number: int) -> int:
+    """Of how many cycles one is recorded in full by a sampling word, at the cycle `number`."""
+    every, from_cycle, before = split_sampling(word)
+    return every if number >= from_cycle else before
 
 
 def units_offset(code_bytes: int) -> int:

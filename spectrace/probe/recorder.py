@@ -23,8 +23,10 @@ from .layout import (
     RecordType,
     RowFlag,
     Word,
+    every_at,
     length_shift,
     split_mode,
+    split_sampling,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ _MAX_INTERNED = 4096  # names kept at a time; past that all are sent again
 HOLD = 16  # records, of eight cycles with their results
 HOLD_NS = 50_000_000
 # Read or written at every cycle: looked up once.
-_MODE, _SAMPLE_EVERY, _JOINS = Word.MODE, Word.SAMPLE_EVERY, Word.JOINS
+_MODE, _SAMPLING, _JOINS = Word.MODE, Word.SAMPLING, Word.JOINS
 _CYCLES, _PROBE_NS, _NEWEST_CYCLE = Word.CYCLES, Word.PROBE_NS, Word.NEWEST_CYCLE
 _OFF = Mode.OFF
 _NO_SIZE = (0, 0, 0)
@@ -95,6 +97,8 @@ class Recorder:
         "_count",
         "_cycles",
         "_every",
+        "_every_before",
+        "_every_since",
         "_fail",
         "_flags",
         "_graph",
@@ -113,6 +117,7 @@ class Recorder:
         "_phases",
         "_probe_ns",
         "_ring",
+        "_sampling",
         "_size",
         "_skipped",
         "_skipping",
@@ -163,7 +168,8 @@ class Recorder:
         self._control = -1
         self._mode = self._modes = Mode.OFF
         self._syncing = self._on_device = self._slow = self._told = self._late = False
-        self._every = 0
+        self._sampling = -1  # the word that holds by now
+        self._every = self._every_before = self._every_since = 0  # the last is a cycle's number
         self._skipped: skipped.Skipped | None = None  # until it samples
         self._later: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held_ns = 0  # when the cycle began that was first to be held back, 0 for none
@@ -198,7 +204,7 @@ class Recorder:
         words, every = self._words, self._every
         if (
             words[_MODE] != self._control
-            or words[_SAMPLE_EVERY] != every
+            or words[_SAMPLING] != self._sampling
             or words[_JOINS] != self._joins
             or every > 1
             or self._late
@@ -220,7 +226,7 @@ class Recorder:
 
     def _keeps(self, number: int) -> bool:
         """Whether sampling, as it is asked for now, keeps the cycle `number`."""
-        every = self._words[_SAMPLE_EVERY]
+        every = every_at(self._words[_SAMPLING], number)
         return every <= 1 or number % every == 0
 
     def _follow_words(self) -> None:
@@ -229,11 +235,11 @@ class Recorder:
         control = words[_MODE]
         if control != self._control:
             self._switch(control)
-        every = words[_SAMPLE_EVERY]
-        if every > 1 or self._every > 1:
-            self._sample(every)
-        else:
-            self._every = every
+        sampling = words[_SAMPLING]
+        if sampling != self._sampling:
+            self._resample(sampling)
+        if self._every > 1 or self._skipping:
+            self._sample()
         if self._late and not self._skipping:  # told by the next cycle that is kept
             self._flags |= CycleFlag.LATE_SWITCH
             self._late = False
@@ -242,9 +248,23 @@ class Recorder:
             self._joins = joins
             self._interned.clear()
 
-    def _sample(self, every: int) -> None:
+    def _resample(self, sampling: int) -> None:
+        """Takes the sampling that a control word asks for, from its cycle on."""
+        number = self.number
+        every, from_cycle, before = split_sampling(sampling)
+        if number < from_cycle:
+            every = before
+        else:
+            missed = from_cycle and number > from_cycle and every != self._every
+            if missed and self._sampling >= 0:  # not one that has come just now
+                self._late = True
+            self._sampling = sampling
+        if every != self._every:
+            self._every_before, self._every_since, self._every = self._every, number, every
+
+    def _sample(self) -> None:
         """Decides by its number whether this cycle is one of those that are kept."""
-        self._every = every
+        every = self._every
         self._skipping = every > 1 and self.number % every != 0
         if self._skipping:
             if self._skipped is None:
@@ -577,9 +597,13 @@ class Recorder:
             context: Tokens of the requests before this cycle, their sum and the greatest.
             load: Requests queued and running, -1 where that is not known.
         """
-        if self._skipped is not None and self._every > 1 and number % self._every:
-            self._skipped.add_results(rows)
-            return
+        if self._skipped is not None:
+            every = self._every if number >= self._every_since else self._every_before
+            if every > 1 and number % every:
+                self._skipped.add_results(rows)
+                if self._every <= 1:  # all are kept by now: no other skipped cycle takes it along
+                    self.flush_skipped()
+                return
         self._later.append((self._write_results, (number, rows, context, load)))
         if not self._held_ns:
             self._held_ns = self._start_ns

@@ -1,4 +1,4 @@
-"""What a person may ask of the server that is traced here: another timing mode, and to be left."""
+"""What a person may ask of the server traced here: another mode or sampling, and to be left."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from spectrace.attach import modes
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import Switch, Wish
 from spectrace.attach.session import TraceSession, controller_of
 from spectrace.errors import SpectraceError
-from spectrace.model import TimingMode
 
 
 class Control(Protocol):
@@ -20,8 +19,8 @@ class Control(Protocol):
     def run_id(self) -> str:
         """The run that it is about."""
 
-    def time(self, mode: TimingMode) -> list[Switch]:
-        """Has the server timed in another mode, from the same cycle on on all ranks of a group.
+    def time(self, wish: Wish) -> list[Switch]:
+        """Has the server timed otherwise, from the same cycle on on all ranks of a group.
 
         Raises:
             SpectraceError: Somebody else controls it, or it is not traced any more.
@@ -57,7 +56,7 @@ class SessionControl:
         """As the session's."""
         return self._session.run.run_id
 
-    def time(self, mode: TimingMode) -> list[Switch]:
+    def time(self, wish: Wish) -> list[Switch]:
         """As `Control`."""
         with self._one_at_a_time:
             self._refuse_without_control(
@@ -65,7 +64,7 @@ class SessionControl:
             )
             return modes.switch(
                 self._session.run,
-                mode,
+                wish,
                 take_control=True,
                 controls=lambda: self._session.facts().controls,
             )

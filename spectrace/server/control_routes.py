@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import MOST_EVERY, Switch, Wish
 from spectrace.errors import SpectraceError
 from spectrace.model import TimingMode
 from spectrace.server.control import Control
@@ -16,10 +17,14 @@ from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
 
 
 class _Timing(msgspec.Struct, forbid_unknown_fields=True):
-    mode: TimingMode
+    mode: TimingMode | None = None
+    sample_every: Annotated[int, msgspec.Meta(ge=1, le=MOST_EVERY)] | None = None
 
 
-_TIMING = f'{{"mode": …}} with one of {", ".join(mode.value for mode in TimingMode)}'
+_TIMING = (
+    f'{{"mode": …}} with one of {", ".join(mode.value for mode in TimingMode)}, '
+    f'{{"sample_every": …}} with a number from 1 to {MOST_EVERY}, or both'
+)
 
 
 def control_router(control_of: Callable[[str], Control | None]) -> APIRouter:
@@ -33,7 +38,10 @@ def control_router(control_of: Callable[[str], Control | None]) -> APIRouter:
     @routes.post("/timing")
     async def timing(run: str, request: Request) -> Response:
         asked = decoded(await body_of(request), _Timing, _TIMING)
-        return await _answered(lambda: _asked(control_of(run), request).time(asked.mode))
+        if asked.mode is None and asked.sample_every is None:
+            raise HTTPException(400, f"Say {_TIMING}: nothing was asked for.")
+        wish = Wish(asked.mode, asked.sample_every)
+        return await _answered(lambda: _asked(control_of(run), request).time(wish))
 
     @routes.post("/detach")
     async def detach(run: str, request: Request) -> Response:
@@ -59,6 +67,6 @@ def _asked(found: Control | None, request: Request) -> Control:
     refuse_strangers(
         request,
         "Only the account that runs spectrace may decide about this server: ask from there, "
-        "or use `spectrace mode` and `spectrace detach`.",
+        "or use `spectrace mode`, `spectrace sample` and `spectrace detach`.",
     )
     return found

@@ -10,7 +10,7 @@ from spectrace.measures import WARM_UP_CYCLES, LeftOut, Measures
 from spectrace.model import Run
 from spectrace.store.counting import Counting
 from spectrace.store.database import Database
-from spectrace.store.sampling import Sampling, usual_step
+from spectrace.store.sampling import Sampling, is_sampled
 from spectrace.store.windows import SAMPLE, plan
 
 _PHASE_ROWS = 3_000_000  # that are read at most, about
@@ -44,7 +44,8 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
         sample, max(_LEAST, min(_PHASE_ROWS // (_PHASES * ranks), _REQUEST_ROWS // requests))
     )
     sampling = Sampling(database, run.run_id, counting.groups)
-    tables = sampling.tables(plan(counted.cycles, most))
+    windows = plan(counted.cycles, most)
+    tables = sampling.tables(windows)
     return Measures(
         run=run,
         groups=tuple(group.name for group in counting.groups),
@@ -63,5 +64,5 @@ def measure(database: Database, names: Sequence[str], run: Run, sample: int = SA
             health_check_rows=counted.health_check_rows,
             unknown_cycles=counted.unknown_cycles,
         ),
-        numbers_step=usual_step(tables.cycles),
+        is_sampled=is_sampled(tables.cycles, windows),
     )

@@ -16,6 +16,10 @@ from spectrace.store.counting import SOUND, SOUND_CYCLE, Group, code
 from spectrace.store.database import Database
 from spectrace.store.windows import Window
 
+_LACKING = 1.5  # numbers for each cycle of a window that lacks many
+_SOME = 0.05  # of the windows: fewer lack cycles that were lost
+_EDGES = 2
+
 
 class Tables(NamedTuple):
     """The sampled cycles, as in `Measures`."""
@@ -190,8 +194,19 @@ def _graph(phases: Batch, cycles: int) -> NDArray[np.int64]:
     return found
 
 
-def usual_step(cycles: Batch) -> int:
-    """The usual distance between the numbers of cycles that follow each other."""
-    same = (np.diff(cycles["window"]) == 0) & (np.diff(cycles["group"]) == 0)
-    steps = np.diff(cycles["number"])[same]
-    return int(np.median(steps)) if len(steps) else 1
+def is_sampled(cycles: Batch, windows: Sequence[Window]) -> bool:
+    """Whether cycles are left out between others, in all of a run or in a part of it.
+
+    Sampling may have been switched on for a while alone; where nobody traced there is a hole, which
+    has two edges, and a few cycles are lost now and then.
+
+    Args:
+        cycles: Those in the windows.
+        windows: At least one.
+    """
+    numbers = np.array([window.last_n - window.first_n + 1 for window in windows])
+    found = np.bincount(cycles["window"], minlength=len(windows))
+    each = numbers[found > 0] / found[found > 0]
+    lacking = int((each > _LACKING).sum())
+    some = max(_EDGES + 1, _SOME * len(each))
+    return lacking > 0 and lacking >= min(some, len(each))

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from examples.simulated_gpu.demo import running
 from examples.simulated_gpu.options import Options
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
+from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, until
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,56 @@ def test_another_mode_is_asked_for_and_shown(dialog: Page) -> None:
     expect(dialog.get_by_text(re.compile("from cycle"))).to_have_count(0)
     dialog.keyboard.press("Escape")
     expect(dialog.locator(".top .badge")).to_have_text(re.compile("host"), timeout=PAGE_TIMEOUT_MS)
+
+
+def test_another_sampling_is_asked_for_by_the_keyboard_alone(dialog: Page, traced: Paged) -> None:
+    """Tab leads to the field, Enter asks; from the cycle that is named on there is every fifth."""
+    field = dialog.get_by_role("spinbutton", name="Record in full 1 cycle in")
+    expect(field).to_have_value("1")
+    expect(dialog.get_by_role("button", name="Record every cycle in full")).to_be_disabled()
+    first = asked_by_keys(dialog, "5", "1 cycle in 5")
+    until(lambda: max(traced.cycles(1)) >= first + 50)
+    # Just before it every cycle is there, behind it one in five.
+    wanted = {*range(first - 20, first), *(n for n in range(first, first + 50) if n % 5 == 0)}
+    until(lambda: wanted == {n for n in traced.cycles(2000) if first - 20 <= n < first + 50})
+    expect(field).to_have_value("5")
+    expect(dialog.get_by_role("button", name="Record 1 cycle in 5 in full")).to_be_disabled()
+    again = asked_by_keys(dialog, "1", "every cycle")
+    until(lambda: set(range(again, again + 20)) <= traced.cycles(2000).keys())
+    assert {n % 5 for n in traced.cycles(2000) if first <= n < again} == {0}
+    dialog.keyboard.press("Escape")
+    expect(dialog.get_by_role("dialog")).to_be_hidden()
+
+
+def asked_by_keys(dialog: Page, every: str, in_words: str) -> int:
+    """Types another sampling and asks for it; gives the first cycle for which it holds."""
+    field = dialog.get_by_role("spinbutton", name="Record in full 1 cycle in")
+    for _ in range(20):
+        if field.evaluate("it => it === document.activeElement"):
+            break
+        dialog.keyboard.press("Tab")
+    expect(field).to_be_focused()
+    dialog.keyboard.press("Control+a")
+    dialog.keyboard.type(every)
+    expect(dialog.get_by_role("button", name=f"Record {in_words} in full")).to_be_enabled()
+    dialog.keyboard.press("Enter")
+    answer = dialog.get_by_text(re.compile(rf"^{in_words} in full from cycle [\d,]+ on\.$"))
+    expect(answer).to_be_visible(timeout=PAGE_TIMEOUT_MS)
+    expect(dialog.get_by_role("dialog")).to_be_visible()  # Enter has not closed it
+    (first,) = re.findall(r"[\d,]+(?= on)", answer.inner_text())
+    return int(first.replace(",", ""))
+
+
+@pytest.mark.parametrize("typed", ["0", "10001", ""])
+def test_what_cannot_be_a_sampling_cannot_be_asked_for(dialog: Page, typed: str) -> None:
+    """It is said what can, and neither button nor Enter does anything."""
+    field = dialog.get_by_role("spinbutton", name="Record in full 1 cycle in")
+    field.fill(typed)
+    expect(dialog.get_by_text("From 1 to 10,000.")).to_be_visible()
+    expect(dialog.get_by_role("button", name=re.compile("Record .* in full"))).to_be_disabled()
+    field.press("Enter")
+    expect(dialog.get_by_text(re.compile("from cycle"))).to_have_count(0)
+    expect(dialog.get_by_role("dialog")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [360, 1440])

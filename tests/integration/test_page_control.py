@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -20,7 +21,7 @@ import pytest
 from examples.simulated_gpu.demo import running
 from examples.simulated_gpu.options import Options
 from spectrace.attach import ring_file
-from tests.helpers.command import TIMEOUT_S, first_line_with, start
+from tests.helpers.command import TIMEOUT_S, first_line_with, run, start
 from tests.helpers.page import Paged, paged, until
 
 NOBODY = 65534
@@ -67,6 +68,10 @@ def modes_of(cycle: dict[str, Any]) -> set[str]:
         ({"mode": "host", "more": 1}, JSON, 400, "more"),
         ({"mode": "h" * 2000}, JSON, 413, "too long"),
         ([], JSON, 400, "device"),
+        ({}, JSON, 400, "nothing was asked for"),
+        ({"sample_every": 0}, JSON, 400, "from 1 to 10000"),
+        ({"sample_every": 10001}, JSON, 400, "from 1 to 10000"),
+        ({"sample_every": 2.5}, JSON, 400, "from 1 to 10000"),
         ({"mode": "host"}, {"content-type": "text/plain"}, 415, "application/json"),
         ({"mode": "host"}, JSON | {"origin": "http://evil.example"}, 403, "own page"),
         ({"mode": "host"}, JSON | {"host": "evil.example"}, 403, "127.0.0.1"),
@@ -127,6 +132,56 @@ def test_another_mode_comes_at_the_cycle_that_was_answered(traced: Paged) -> Non
         "device"
     }
     assert {mode for n, cycle in seen.items() if n >= first for mode in modes_of(cycle)} == {"host"}
+
+
+def by_the_page(traced: Paged, server: int, every: int) -> int:
+    """Asks for another sampling as the page does; gives the first cycle for which it holds."""
+    del server
+    (switch,) = ask(traced, "timing", {"sample_every": every}).json()["switches"]
+    return int(switch["from_cycle"])
+
+
+def by_the_command(traced: Paged, server: int, every: int) -> int:
+    """Asks for it from the command line."""
+    del traced
+    command = run("sample", str(every), str(server))
+    assert command.returncode == 0, command.stderr
+    said = re.fullmatch(r"TP0: (.*) in full from cycle (\d+) on \(.*\)\.\n", command.stdout)
+    assert said is not None, command.stdout
+    assert said[1] == ("every cycle" if every == 1 else f"one cycle in {every}")
+    return int(said[2])
+
+
+@pytest.mark.parametrize("asked", [by_the_page, by_the_command])
+def test_another_sampling_comes_at_the_cycle_that_was_answered(
+    traced: Paged, server: int, asked: Callable[[Paged, int, int], int]
+) -> None:
+    """Every fifth cycle is in full between two answers, the others are counted and in no figure."""
+    before = traced.runs()[0]["skipped"]
+    first = asked(traced, server, 5)
+    until(lambda: traced.runs()[0]["sample_every"] == 5)
+    last = asked(traced, server, 1)
+    wanted = {
+        *range(first - 10, first),
+        *(n for n in range(first, last) if n % 5 == 0),
+        *range(last, last + 10),
+    }
+    until(lambda: max(traced.cycles(1)) >= last + 10)
+    until(lambda: wanted == {n for n in traced.cycles(2000) if first - 10 <= n < last + 10})
+    left_out = last - first - sum(n % 5 == 0 for n in range(first, last))
+
+    def skipped() -> dict[str, int]:
+        after = traced.runs()[0]["skipped"]
+        return {name: after[name] - before[name] for name in after}
+
+    until(lambda: skipped()["cycles"] == left_out)
+    assert traced.runs()[0]["sample_every"] == 1
+    # One request at a time, which verifies in each cycle but its first and behind its last.
+    assert left_out / 2 < skipped()["verifies"] <= left_out
+    page = httpx.get(f"{traced.url}/metrics", timeout=TIMEOUT_S).text
+    counted = re.search(r"^spectrace_skipped_cycles_total\{.*\} (\d+)", page, re.MULTILINE)
+    assert counted is not None
+    assert int(counted[1]) == traced.runs()[0]["skipped"]["cycles"]
 
 
 def test_tracing_ends_and_the_page_stays(server: int, traced: Paged) -> None:

@@ -157,6 +157,32 @@ def test_control_passes_on_and_the_last_one_takes_the_probe_out(
     assert server.untouched()
 
 
+def test_who_comes_to_control_again_has_the_sampling_of_before(
+    server: SimulatedServer, spectraces: list[Spectrace]
+) -> None:
+    """What one that took control asked for goes with it, on all ranks, and a line says so."""
+    first = Spectrace(server, "--sample-every", "4")
+    spectraces.append(first)
+    first.session(lambda session: decoding(session) and session["sample_every"] == 4)
+    second = Spectrace(server, "--take-control", "--sample-every", "50")
+    spectraces.append(second)
+    first.session(lambda session: not session["controls"] and session["sample_every"] == 50)
+    second.kill()
+    first.session(lambda session: session["controls"] and session["sample_every"] == 4)
+    ranks = {
+        rank["pid"]: rank
+        for one in json.loads(run("status", "--json").stdout)
+        for rank in one["ranks"]
+    }
+    assert [ranks[pid]["sample_every"] for pid in server.pids.values()] == [4, 4]
+    _, said = first.end()
+    assert (
+        "left with one cycle in 50 in full by whoever controlled it: it is asked for one cycle in "
+        "4 in full now, as when this spectrace last controlled it"
+    ) in " ".join(said.split())
+    assert server.untouched()
+
+
 def test_a_reader_that_was_killed_does_not_keep_the_probe_in(
     server: SimulatedServer, spectraces: list[Spectrace]
 ) -> None:

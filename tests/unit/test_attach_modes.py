@@ -11,13 +11,22 @@ import pytest
 from typer.testing import CliRunner
 
 from spectrace.attach import discover, modes, readers, ring_file
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import Switch, Wish
 from spectrace.cli.main import app
 from spectrace.cli.mode import describe, the_only
 from spectrace.collect.ring_view import RingView
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, TimingMode
-from spectrace.probe.layout import Mode, State, Word, mode_word, split_mode
+from spectrace.probe.layout import (
+    MAX_EVERY,
+    Mode,
+    State,
+    Word,
+    mode_word,
+    sampling_word,
+    split_mode,
+    split_sampling,
+)
 from spectrace.probe.ring import RingWriter
 from tests.helpers.anything import any_run
 from tests.helpers.probe_ring import make_ring
@@ -43,6 +52,22 @@ def rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 def asked(ring: RingWriter) -> tuple[int, int]:
     """Mode and cycle in the control word."""
     return split_mode(ring.words[Word.MODE])
+
+
+def sampling(ring: RingWriter) -> tuple[int, int, int]:
+    """Every how many cycles, from which on, and every how many until then."""
+    return split_sampling(ring.words[Word.SAMPLING])
+
+
+def ran(rings: dict[str, RingWriter], cycles: int) -> Callable[[float], None]:
+    """A wait in which every rank runs so many cycles."""
+
+    def sleep(_: float) -> None:
+        for ring in rings.values():
+            ring.words[Word.CYCLES] += cycles
+            ring.words[Word.NEWEST_CYCLE] += cycles
+
+    return sleep
 
 
 def test_all_ranks_of_a_group_are_given_the_same_cycle(rings: dict[str, RingWriter]) -> None:
@@ -231,3 +256,126 @@ def is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+@pytest.mark.parametrize("every", [1, 2, MAX_EVERY])
+def test_a_word_of_sampling_says_all_that_it_was_made_of(every: int) -> None:
+    """With cycles of two years at a thousand a second."""
+    from_cycle = 2 * 365 * 86_400 * 1000
+    assert split_sampling(sampling_word(every, from_cycle, MAX_EVERY)) == (
+        every,
+        from_cycle,
+        MAX_EVERY,
+    )
+    assert sampling_word(every, from_cycle, MAX_EVERY) < 2**64
+
+
+def test_all_ranks_of_a_group_are_told_the_same_cycle_of_another_sampling(
+    rings: dict[str, RingWriter],
+) -> None:
+    """It lies as far ahead as that of a mode, which stays; the word says what holds until then."""
+    for ring in rings.values():
+        ring.words[Word.SAMPLING] = sampling_word(20)
+    modes.switch(RUN, Wish(every=5), lambda _: None)
+    assert [sampling(rings[name]) for name in NAMES] == [
+        (5, 1053, 20),
+        (5, 1053, 20),
+        (5, 120, 20),
+    ]
+    assert {asked(ring) for ring in rings.values()} == {(Mode.HOST, 0)}
+
+
+def test_mode_and_sampling_can_be_asked_for_together(rings: dict[str, RingWriter]) -> None:
+    """Both from the same cycle on."""
+    modes.switch(RUN, Wish(TimingMode.SYNC, 5), lambda _: None)
+    assert asked(rings[NAMES[0]]) == (Mode.SYNC, 1053)
+    assert sampling(rings[NAMES[0]]) == (5, 1053, 0)
+
+
+def test_a_switch_that_is_near_comes_before_the_next_one(rings: dict[str, RingWriter]) -> None:
+    """At 40 cycles a look the one at 1053 is waited for; what it brought holds until the next."""
+    for name in NAMES[:2]:
+        rings[name].words[Word.SAMPLING] = sampling_word(5, 1053, 20)
+    modes.switch(RUN, Wish(every=7), ran(rings, 40))
+    # 1003 + 2 * 40 are past it; 160 cycles a second lie ahead of 1083.
+    assert sampling(rings[NAMES[0]]) == (7, 1243, 5)
+
+
+def test_a_switch_that_is_far_ahead_is_replaced(rings: dict[str, RingWriter]) -> None:
+    """All ranks read the new word before they would come to the old one."""
+    for name in NAMES[:2]:
+        rings[name].words[Word.SAMPLING] = sampling_word(5, 1153, 20)
+    modes.switch(RUN, Wish(every=7), ran(rings, 2))
+    assert sampling(rings[NAMES[0]]) == (7, 1055, 20)
+
+
+def test_an_idle_server_waits_for_no_switch(rings: dict[str, RingWriter]) -> None:
+    """Nothing runs that could come to it meanwhile: it is replaced, however near it is."""
+    for name in NAMES[:2]:
+        rings[name].words[Word.SAMPLING] = sampling_word(5, 1005, 20)
+    modes.switch(RUN, Wish(every=7), lambda _: None)
+    assert sampling(rings[NAMES[0]]) == (7, 1053, 20)
+
+
+def test_a_long_cycle_may_be_the_one_that_switches(rings: dict[str, RingWriter]) -> None:
+    """The one behind the newest may run since before: what it came with holds until the next."""
+    for name in NAMES[:2]:
+        rings[name].words[Word.NEWEST_CYCLE] = 1003
+        rings[name].words[Word.SAMPLING] = sampling_word(5, 1004, 20)
+    modes.switch(RUN, Wish(every=7), lambda _: None)
+    assert sampling(rings[NAMES[0]]) == (7, 1053, 5)
+
+
+def test_a_mode_waits_for_no_switch_of_sampling(rings: dict[str, RingWriter]) -> None:
+    """It has a word of its own."""
+    for name in NAMES[:2]:
+        rings[name].words[Word.SAMPLING] = sampling_word(5, 1053, 20)
+    modes.switch(RUN, TimingMode.SYNC, ran(rings, 20))
+    assert asked(rings[NAMES[0]]) == (Mode.SYNC, 1103)
+    assert sampling(rings[NAMES[0]]) == (5, 1053, 20)
+
+
+def test_a_switch_that_does_not_come_is_not_waited_for_without_end(
+    rings: dict[str, RingWriter],
+) -> None:
+    """Where one rank alone runs on, the other stands before it: it is said, and nothing asked."""
+    word = sampling_word(5, 1053, 20)
+    for name in NAMES[:2]:
+        rings[name].words[Word.SAMPLING] = word
+    with pytest.raises(SpectraceError, match="has not come to that cycle yet: one cycle in 7"):
+        modes.switch(RUN, Wish(every=7), ran({"": rings[NAMES[1]]}, 40))
+    assert rings[NAMES[0]].words[Word.SAMPLING] == word
+
+
+def test_who_asks_for_another_sampling_meanwhile_has_the_say(
+    rings: dict[str, RingWriter],
+) -> None:
+    """Over sampling; who asks for a mode in that moment is not in the way of it, nor it of them."""
+
+    def sleep(_: float) -> None:
+        rings[NAMES[0]].words[Word.SAMPLING] = sampling_word(3, 2000)
+
+    with pytest.raises(
+        SpectraceError,
+        match=r"switched rank DP0 TP0 .* one cycle in 3 in full: every cycle in full",
+    ):
+        modes.switch(RUN, Wish(every=1), sleep)
+    modes.switch(RUN, TimingMode.SYNC, sleep)
+    assert asked(rings[NAMES[0]]) == (Mode.SYNC, 1053)
+
+
+def test_the_command_says_from_which_cycle_on_which_are_recorded(
+    rings: dict[str, RingWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line a group; what cannot be is refused with what can."""
+    monkeypatch.setattr(discover, "find_by_pid", lambda _: RUN)
+    result = CliRunner().invoke(app, ["sample", "10", "100"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        f"{ranks}: one cycle in 10 in full from cycle {first} on (50 cycles ahead, the server is "
+        "idle)."
+        for ranks, first in (("DP0 TP0, DP0 TP1", 1053), ("DP1 TP0", 120))
+    ]
+    assert sampling(rings[NAMES[2]]) == (10, 120, 0)
+    for wrong in ("0", str(MAX_EVERY + 1), "many"):
+        assert CliRunner().invoke(app, ["sample", wrong, "100"]).exit_code == 2

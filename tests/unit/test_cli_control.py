@@ -14,7 +14,7 @@ def test_who_asks_for_nothing_takes_what_there_is() -> None:
     """A probe that nobody controls is then timed by the device, every cycle in full."""
     options = options_of(None, 1, None)
     assert options.asked_words() == {}
-    assert options.words() == {Word.MODE: Mode.DEVICE, Word.SAMPLE_EVERY: 0}
+    assert options.words() == {Word.MODE: Mode.DEVICE, Word.SAMPLING: 0}
     assert not options.take_control
 
 
@@ -23,8 +23,8 @@ def test_who_asks_for_nothing_takes_what_there_is() -> None:
     [
         (TimingMode.SYNC, 1, {Word.MODE: Mode.SYNC}),
         (TimingMode.OFF, 1, {Word.MODE: Mode.OFF}),
-        (None, 10, {Word.SAMPLE_EVERY: 10}),
-        (TimingMode.HOST, 3, {Word.MODE: Mode.HOST, Word.SAMPLE_EVERY: 3}),
+        (None, 10, {Word.SAMPLING: 10}),
+        (TimingMode.HOST, 3, {Word.MODE: Mode.HOST, Word.SAMPLING: 3}),
     ],
 )
 def test_what_was_asked_for_is_what_another_reader_would_have_to_agree_to(

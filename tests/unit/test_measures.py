@@ -297,3 +297,22 @@ def test_cycles_with_impossible_times_are_in_nothing(tmp_path: Path) -> None:
     assert found.total_cycles == 2
     assert found.row_counts["rows"].sum() == 4
     assert found.cycles["number"].tolist() == [FIRST, FIRST + 3]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sampled"),
+    [
+        ([*range(FIRST, 1050)], False),
+        ([*range(FIRST, 5000, 10)], True),
+        ([*range(FIRST, 1050), *range(1050, 3050, 10)], True),
+        ([*range(FIRST, 3050, 1000), *range(3050, 4050)], True),
+        ([number for number in range(FIRST, 1050) if number % 50], False),
+        ([*range(FIRST, 550), *range(5550, 6050)], False),
+    ],
+    ids=["all", "sampled", "then sampled", "sampled before", "some lost", "not traced between"],
+)
+def test_it_is_known_whether_sampling_left_cycles_out(
+    tmp_path: Path, numbers: list[int], sampled: bool
+) -> None:
+    """Also in a part of a run; neither what was lost nor a time without a tracer is that."""
+    assert measured(tmp_path, [cycle_of(number, 2) for number in numbers]).is_sampled is sampled

@@ -10,7 +10,7 @@ import pytest
 from spectrace.collect.reader import RowsRecord, SkippedRecord, TextRecord
 from spectrace.model import CycleKind, TimingMode
 from spectrace.probe import layout
-from spectrace.probe.layout import Graph, Kind, Mode, Ph, Word, mode_word
+from spectrace.probe.layout import Graph, Kind, Mode, Ph, Word, mode_word, sampling_word
 from spectrace.probe.recorder import Recorder
 from tests.helpers.probe_ring import cycles_in, decoded, make_ring, raw_records
 
@@ -361,7 +361,7 @@ def test_the_first_cycle_after_a_pause_waits_only_if_it_is_to(ring: RingWriter) 
 def test_sync_waits_for_no_cycle_that_sampling_skips(ring: RingWriter) -> None:
     """Of ten cycles, one in five kept: at the start of each of two, at its mark, at its end."""
     ring.words[Word.MODE] = mode_word(Mode.SYNC)
-    ring.words[Word.SAMPLE_EVERY] = 5
+    ring.words[Word.SAMPLING] = sampling_word(5)
     calls = Calls()
     recorder = Recorder(ring, sync=calls)
     recorder.begin(monotonic_ns(), Kind.DECODE, 1, 1)  # here it learns that it is to sync
@@ -411,7 +411,7 @@ def test_what_is_held_back_is_due_by_its_number_or_its_age(
 
 def test_skipped_cycles_too_are_counted_in_time(recorder: Recorder, ring: RingWriter) -> None:
     """Where sampling keeps one cycle of many, the header's counts follow all the same."""
-    ring.words[Word.SAMPLE_EVERY] = 1000
+    ring.words[Word.SAMPLING] = sampling_word(1000)
     recorder.hold = 100
     began_ns = monotonic_ns()
     recorder.begin(began_ns, Kind.DECODE, 1, 7)
@@ -451,7 +451,7 @@ def test_sampling_keeps_every_nth_cycle_and_counts_the_others(
     ring: RingWriter, ring_path: Path
 ) -> None:
     """Of cycles 1 to 4 with every 3rd kept, 3 is whole, and 1 and 2 are sums before it."""
-    ring.words[Word.SAMPLE_EVERY] = 3
+    ring.words[Word.SAMPLING] = sampling_word(3)
     recorder = Recorder(ring)
     for number in range(1, 5):
         recorder.begin(100 * number, Kind.DECODE, 2, number)
@@ -467,6 +467,100 @@ def test_sampling_keeps_every_nth_cycle_and_counts_the_others(
     assert (before.cycles, before.first, before.last, before.total_ns) == (2, 1, 2, 200)
     assert (before.verifies, before.correct_drafts, before.output_tokens) == (2, 4, 6)
     assert (after.cycles, after.first, after.last, after.total_ns) == (1, 4, 4, 200)
+
+
+def sampled(ring: RingWriter, path: Path, words: dict[int, int], last: int) -> list[int]:
+    """The cycles that are kept of 1 to `last`, where words are written before some of them."""
+    recorder = Recorder(ring)
+    for number in range(1, last + 1):
+        ring.words[Word.SAMPLING] = words.get(number, ring.words[Word.SAMPLING])
+        recorder.begin(100 * number, Kind.DECODE, 1, number)
+        if number > 1:  # results come a cycle later
+            recorder.results(number - 1, [("a", number - 1, number, False)])
+    recorder.end(100 * (last + 1))
+    recorder.results(last, [("a", last, last + 1, False)])
+    recorder.flush_skipped()
+    return [record.number for record in cycles_in(path)]
+
+
+def test_another_sampling_comes_at_its_cycle(ring: RingWriter, ring_path: Path) -> None:
+    """Every 4th until 13 and every 5th from there on, whenever that was said before."""
+    kept = sampled(ring, ring_path, {1: sampling_word(4), 7: sampling_word(5, 13, 4)}, 21)
+    assert kept == [4, 8, 12, 15, 20]
+    assert not any(record.late_switch for record in cycles_in(ring_path))
+
+
+@pytest.mark.parametrize("every", [0, 2, 5])
+def test_results_follow_the_sampling_of_their_own_cycle(
+    ring: RingWriter, ring_path: Path, every: int
+) -> None:
+    """They come in the next one, where another may hold: kept are those of cycles that are."""
+    words = {1: sampling_word(4), 2: sampling_word(every, 10, 4), 12: sampling_word(3, 16, every)}
+    kept = sampled(ring, ring_path, words, 21)
+    records = decoded(ring_path)
+    assert [record.number for record in records if isinstance(record, RowsRecord)] == kept
+    left_out = [number for number in range(1, 22) if number not in kept]
+    sums = [record for record in records if isinstance(record, SkippedRecord)]
+    assert sum(record.cycles for record in sums) == len(left_out)
+    assert sum(record.total_ns for record in sums) == 100 * len(left_out)
+    assert sum(record.verifies for record in sums) == len(left_out)
+    assert sum(record.correct_drafts for record in sums) == sum(left_out)
+    assert sum(record.output_tokens for record in sums) == sum(left_out) + len(left_out)
+
+
+def test_what_the_last_skipped_cycle_brought_is_told_where_all_are_kept_behind_it(
+    ring: RingWriter, ring_path: Path
+) -> None:
+    """Its results come when every cycle is kept: no later one takes them along, and none need."""
+    ring.words[Word.SAMPLING] = sampling_word(0, 4, 10)
+    recorder = Recorder(ring)
+    for number in range(1, 5):
+        recorder.begin(100 * number, Kind.DECODE, 1, number)
+    recorder.results(3, [("a", 1, 2, False)])
+    *_, last = (record for record in decoded(ring_path) if isinstance(record, SkippedRecord))
+    assert (last.cycles, last.verifies, last.correct_drafts, last.output_tokens) == (0, 1, 1, 2)
+
+
+def test_who_misses_the_cycle_of_another_sampling_says_so(
+    ring: RingWriter, ring_path: Path
+) -> None:
+    """By the first cycle that it keeps; the same sampling as before cannot be missed."""
+    words = {
+        1: sampling_word(4),
+        7: sampling_word(4, 5, 1),
+        14: sampling_word(5, 13, 4),  # in force from 14 on, and 15 is kept
+    }
+    assert sampled(ring, ring_path, words, 21) == [4, 8, 12, 15, 20]
+    late = [record.number for record in cycles_in(ring_path) if record.late_switch]
+    assert late == [15]
+
+
+def test_who_comes_behind_a_switch_has_missed_nothing(ring: RingWriter, ring_path: Path) -> None:
+    """A rank that is traced from now on finds the word of long ago, or one yet to come."""
+    ring.words[Word.SAMPLING] = sampling_word(5, 13, 2)
+    recorder = Recorder(ring)
+    for number in range(20, 27):
+        recorder.begin(100 * number, Kind.DECODE, 1, number)
+    assert [record.number for record in cycles_in(ring_path)] == [20, 25]
+    assert not any(record.late_switch for record in cycles_in(ring_path))
+    other = Recorder(ring)
+    for number in range(9, 17):
+        other.begin(100 * number, Kind.DECODE, 1, number)
+    assert [record.number for record in cycles_in(ring_path)][2:] == [10, 12, 15]
+
+
+def test_sync_waits_by_the_sampling_that_is_to_come(ring: RingWriter) -> None:
+    """From 5 on every cycle is kept: the end of 3 and 4 is not waited for, that of 5 is."""
+    ring.words[Word.MODE] = mode_word(Mode.SYNC)
+    ring.words[Word.SAMPLING] = sampling_word(0, 5, 100)
+    calls = Calls()
+    recorder = Recorder(ring, sync=calls)
+    waits = []
+    for number in range(3, 8):
+        before = len(calls.told)
+        recorder.begin(monotonic_ns(), Kind.DECODE, 1, number)
+        waits.append(len(calls.told) - before)
+    assert waits == [0, 0, 1, 1, 1]
 
 
 def test_a_request_id_is_sent_once_and_again_when_a_reader_joins(

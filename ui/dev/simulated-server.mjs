@@ -393,7 +393,8 @@ async function bodyOf(request) {
 /** Another mode, or the end of tracing. */
 async function control(run, wish, request, response) {
   const body = await bodyOf(request);
-  if (body === null || (wish === "timing" && !MODES.includes(body.mode))) {
+  const samples = Number.isInteger(body?.sample_every);
+  if (body === null || (wish === "timing" && !(samples || MODES.includes(body.mode)))) {
     json(response, 400, { detail: `Say {"mode": …} with one of ${MODES.join(", ")}.` });
     return;
   }
@@ -406,9 +407,9 @@ async function control(run, wish, request, response) {
     json(response, 200, { switches: [] });
     return;
   }
-  run.wish = { mode: body.mode, from: run.n + AHEAD };
+  run.wish = samples ? run.wish : { mode: body.mode, from: run.n + AHEAD };
   const ranks = run.cycles.at(-1)?.ranks.map((rank) => rank.rank) ?? [];
-  json(response, 200, { switches: [{ ranks, from_cycle: run.wish.from }] });
+  json(response, 200, { switches: [{ ranks, from_cycle: run.n + AHEAD }] });
 }
 
 function cyclesOf(run, number, query, response) {

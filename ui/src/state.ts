@@ -14,7 +14,7 @@ import { merged, type TracedRequest } from "./lib/requests.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
 import { isTraced } from "./lib/run.ts";
 import { type Columns, Series } from "./lib/series.ts";
-import { newest, summarize } from "./lib/summary.ts";
+import { keptShare, newest, summarize } from "./lib/summary.ts";
 import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
@@ -158,6 +158,8 @@ export interface Figures {
   readonly summary: Summary | null;
   /** Whether they speak of now; else of the time before the last cycle ended. */
   readonly current: boolean;
+  /** Which part of the cycles that ran they are of: sampling leaves some out. */
+  readonly share: number;
   /** When the newest cycle ended, UNIX ms; null without any. */
   readonly lastEndMs: number | null;
   readonly lastN: number | null;
@@ -186,10 +188,12 @@ export const figures = computed<Figures>(() => {
   const silent = connection.value.kind === "lost" ? connection.value.sinceMs : null;
   const untilMs = endedMs.value ?? silent;
   const sent = run.value?.summary ?? null;
-  const summary = sent && sent.cycles > 0 ? sent : summarize(newest(past, SUMMARY_S), SUMMARY_S);
+  const recentOnes = newest(past, SUMMARY_S);
+  const summary = sent && sent.cycles > 0 ? sent : summarize(recentOnes, SUMMARY_S);
+  const share = keptShare(recentOnes) ?? 1 / (run.value?.sample_every ?? 1);
   const recent = lastEndMs === null || runNowMs() - lastEndMs < SUMMARY_S * 1000;
   const current = recent || untilMs !== null;
-  return { summary, current, lastEndMs, lastN: last?.n ?? null, untilMs };
+  return { summary, current, share, lastEndMs, lastN: last?.n ?? null, untilMs };
 });
 
 /** The newest report of the run in view; null while there is none. */

@@ -33,6 +33,25 @@ export const CHOICES: readonly Choice[] = [
   },
 ];
 
+/** At most one cycle in so many can be asked for. */
+export const MOST_EVERY = 10_000;
+
+/** What is recorded of each cycle, and of those that are left out. */
+export const SAMPLING =
+  "Of the others the number, the time, the tokens and the accepted drafts are added up: less to " +
+  "record, to send on and to store. Every cycle in full is 1.";
+
+/** Every how many cycles, as somebody typed it; null where that cannot be asked for. */
+export function everyOf(typed: string): number | null {
+  const every = /^\s*\d+\s*$/.test(typed) ? Number(typed) : 0;
+  return every >= 1 && every <= MOST_EVERY ? every : null;
+}
+
+/** "every cycle", "1 cycle in 10" */
+export function everyInWords(every: number): string {
+  return every > 1 ? `1 cycle in ${whole(every)}` : "every cycle";
+}
+
 /** From where on a group of ranks is timed otherwise. */
 export interface Switch {
   readonly ranks: readonly string[];
@@ -51,11 +70,11 @@ export function decodeSwitches(value: unknown): Switch[] {
   });
 }
 
-/** "sync from cycle 1,234 on." */
-export function switchInWords(mode: string, switches: readonly Switch[]): string {
+/** "sync from cycle 1,234 on."; `what` was asked for. */
+export function switchInWords(what: string, switches: readonly Switch[]): string {
   const starts = switches.map((one) => {
     const from = one.fromCycle > 0 ? `cycle ${whole(one.fromCycle)}` : "the next cycle";
     return switches.length > 1 ? `${from} (${enumerate(one.ranks)})` : from;
   });
-  return `${mode} from ${enumerate(starts)} on.`;
+  return `${what} from ${enumerate(starts)} on.`;
 }

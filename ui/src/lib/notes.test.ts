@@ -1,5 +1,5 @@
 import { expect, test as it } from "vitest";
-import { notesOf, samplingInWords } from "./notes.ts";
+import { notesOf, partInWords, samplingInWords } from "./notes.ts";
 import { runOf } from "./testing.ts";
 
 const NONE = { cycles: 0, total_ns: 0, verifies: 0, correct_drafts: 0, output_tokens: 0 };
@@ -18,6 +18,17 @@ it("notes say what is not seen before what it cost, and nothing twice", () => {
     "NVTX off.",
   ]);
   expect(notesOf(runOf())).toEqual([]);
+});
+
+it("a figure says of which part of the cycles it is", () => {
+  expect([1, 0.99, 0.1, 0.001].map(partInWords)).toEqual([
+    null,
+    null,
+    "of 1 cycle in 10",
+    "of 1 cycle in 1,000",
+  ]);
+  // 55 of 100 numbers, as where sampling changed in between.
+  expect([0.55, 0.9].map(partInWords)).toEqual(["of 55 % of the cycles", "of 90 % of the cycles"]);
 });
 
 it("sampling says how much is recorded in full and what the others gave", () => {

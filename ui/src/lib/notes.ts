@@ -32,6 +32,22 @@ export function samplingInWords({ sample_every: every, skipped }: RunState): str
   return `${kept}; ${plural(cycles, "other was", "others were")} counted: ${sums.join(", ")}.`;
 }
 
+/** Less is lost now and then, and says nothing of sampling. */
+const NEARLY_ALL = 0.98;
+const NEARLY_WHOLE = 0.05;
+
+/** "of 1 cycle in 10", "of 55 % of the cycles" where that changed; null where all are in. */
+export function partInWords(share: number): string | null {
+  if (share >= NEARLY_ALL) {
+    return null;
+  }
+  const every = 1 / share;
+  const isWhole = every > 1.5 && Math.abs(every - Math.round(every)) <= NEARLY_WHOLE * every;
+  return isWhole
+    ? `of 1 cycle in ${whole(Math.round(every))}`
+    : `of ${Math.round(share * 100)} % of the cycles`;
+}
+
 function serverInWords({ worker, device, overlap }: RunState): string {
   const scheduler =
     overlap === null ? "" : overlap ? "the overlap scheduler" : "the plain scheduler";

@@ -64,6 +64,18 @@ describe("what the page has without a hole", () => {
     expect(heldFrom([cycleOf(500), cycleOf(700)], 10)?.n).toBe(500);
     expect(heldFrom([], 1)).toBeNull();
   });
+
+  it("goes by the distances around it where sampling was changed", () => {
+    const [sparse, all] = [
+      [3000, 4000, 5000],
+      [5001, 5002],
+    ].map((each) => each.map((n) => cycleOf(n)));
+    expect(heldFrom([...(sparse ?? []), ...(all ?? [])], 1)?.n).toBe(3000);
+    const behind = [cycleOf(6000), cycleOf(7000)];
+    expect(heldFrom([...(all ?? []), ...behind], 1000)?.n).toBe(5001);
+    const hole = [cycleOf(1), cycleOf(2)];
+    expect(heldFrom([...hole, ...(all ?? []), ...behind], 1000)?.n).toBe(5001);
+  });
 });
 
 describe("what is lacking in view", () => {

@@ -68,16 +68,23 @@ function columnOf(value: unknown, begin: number, step: number): OverviewColumn {
   };
 }
 
-/** The oldest cycle from which on no page of cycles is missing up to the newest; null without any. */
+/**
+ * The oldest cycle from which on no page of cycles is missing up to the newest; null without any.
+ * Where sampling leaves some out they have the distance of those before or behind them; where
+ * there are none yet, `every`.
+ */
 export function heldFrom(cycles: readonly Cycle[], every: number): Cycle | null {
-  let held = cycles.at(-1) ?? null;
-  for (const cycle of cycles.toReversed()) {
-    if (held && held.n - cycle.n >= HOLE * every) {
-      return held;
+  const distance = (place: number) => {
+    const [one, next] = [cycles[place - 1], cycles[place]];
+    return one && next ? next.n - one.n : 0;
+  };
+  for (let place = cycles.length - 1; place > 0; place -= 1) {
+    const usual = Math.max(distance(place - 1), distance(place + 1)) || every;
+    if (distance(place) >= HOLE * usual) {
+      return cycles[place] ?? null;
     }
-    held = cycle;
   }
-  return held;
+  return cycles[0] ?? null;
 }
 
 /** A column as a box: px from the left of the plot. */

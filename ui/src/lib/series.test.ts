@@ -4,13 +4,26 @@ import { cycleOf, rankOf, rowOf } from "./testing.ts";
 
 const at = (second: number, over = {}) => cycleOf(second, { t0Ms: second * 1000 + 1, ...over });
 
-/** Seconds 100 to 104, of which 100 is the one in which the first cycle came. */
+/** Seconds 100 to 104, of which 100 is the one in which the first cycle came; none in 103. */
 function filled(): Series {
   const series = new Series(5);
-  for (const second of [100, 101, 102, 104]) {
-    series.put(at(second, { requests: [rowOf(2)] }), null);
+  for (const [place, second] of [100, 101, 102, 104].entries()) {
+    series.put(at(second, { n: 100 + place, requests: [rowOf(2)] }), null);
   }
   return series;
+}
+
+/** Cycles of 3 tokens with these numbers, at equal distances within a second. */
+function putAll(series: Series, second: number, those: readonly number[]): void {
+  for (const [place, n] of those.entries()) {
+    const t0Ms = second * 1000 + (1000 * place) / those.length;
+    series.put(cycleOf(n, { t0Ms, requests: [rowOf(2)] }), null);
+  }
+}
+
+/** The numbers from `first` on, so many, at that distance. */
+function numbers(first: number, count: number, distance: number): number[] {
+  return Array.from({ length: count }, (_, place) => first + place * distance);
 }
 
 describe("the last seconds", () => {
@@ -65,7 +78,7 @@ describe("the last seconds", () => {
       { group: "", n: 101 },
       { group: "", n: 102 },
       null,
-      { group: "", n: 104 },
+      { group: "", n: 103 },
     ]);
   });
 
@@ -80,6 +93,56 @@ describe("the last seconds", () => {
     const series = filled();
     series.columns(200_000);
     expect(series.columns(106_000).tokensPerS).toEqual([null, 3, 3, 0, 3]);
+  });
+});
+
+describe("the tokens of a server of which sampling leaves cycles out", () => {
+  it("are those of all cycles, before and behind the switch", () => {
+    const series = new Series(5);
+    putAll(series, 100, numbers(1, 100, 1));
+    putAll(series, 101, numbers(101, 100, 1));
+    putAll(series, 102, [...numbers(201, 50, 1), ...numbers(260, 5, 10)]);
+    putAll(series, 103, numbers(310, 10, 10));
+    putAll(series, 104, numbers(410, 100, 1));
+    // 100 cycles a second of 3 tokens; of the second with the switch 55 of 100 numbers are here.
+    const { tokensPerS } = series.columns(106_000);
+    expect(tokensPerS.map((each) => each && Math.round(each))).toEqual([null, 300, 303, 300, 300]);
+  });
+
+  it("are not known where too few are here, nor in seconds between such", () => {
+    const series = new Series(5);
+    putAll(series, 100, [1, 2]);
+    putAll(series, 101, [1000]);
+    putAll(series, 103, [2000]);
+    expect(series.columns(106_000).tokensPerS).toEqual([null, null, null, null, null]);
+  });
+
+  it("are none where the server was idle, as a server with many cycles a second shows", () => {
+    const series = new Series(5);
+    putAll(series, 100, numbers(10, 10, 10));
+    putAll(series, 101, numbers(110, 10, 10));
+    putAll(series, 103, numbers(210, 10, 10));
+    expect(series.columns(106_000).tokensPerS).toEqual([null, 300, 0, 300, 0]);
+  });
+
+  it("are not known where more was lost than sampling leaves out", () => {
+    const series = new Series(5);
+    putAll(series, 100, numbers(1, 100, 1));
+    putAll(series, 101, numbers(101, 100, 1));
+    putAll(series, 103, numbers(5000, 100, 1));
+    expect(series.columns(106_000).tokensPerS).toEqual([null, 300, null, 300, 0]);
+  });
+
+  it("add up over groups, each by its own numbers", () => {
+    const series = new Series(5);
+    for (const second of [100, 101]) {
+      putAll(series, second, numbers(second * 10, 10, 1));
+      for (const n of numbers(second * 100, 10, 10)) {
+        const t0Ms = second * 1000 + (n % 100);
+        series.put(cycleOf(n, { t0Ms, group: "DP1", requests: [rowOf(2)] }), null);
+      }
+    }
+    expect(series.columns(106_000).tokensPerS[1]).toBe(30 + 300);
   });
 });
 

@@ -4,6 +4,8 @@ import { ascending, percentile } from "./summary.ts";
 import type { Cycle } from "./wire.ts";
 
 const SECOND_MS = 1000;
+/** Fewer cycles in a second do not tell what the others gave. */
+const ENOUGH = 5;
 
 /** Points of the strip chart; null where nothing is known. */
 export interface Columns {
@@ -23,17 +25,52 @@ interface Duration extends CycleId {
   readonly ms: number;
 }
 
+/** The cycles of one group in a second. */
+class Part {
+  first = Number.POSITIVE_INFINITY;
+  last = Number.NEGATIVE_INFINITY;
+  cycles = 0;
+  tokens = 0;
+
+  count(cycle: Cycle, sign: 1 | -1): void {
+    this.first = Math.min(this.first, cycle.n);
+    this.last = Math.max(this.last, cycle.n);
+    this.cycles += sign;
+    this.tokens += sign * (cycleTokens(cycle) ?? 0);
+  }
+
+  /** What all cycles gave: where only some are here, as those; null where these are too few. */
+  get estimate(): number | null {
+    const numbers = this.last - this.first + 1;
+    if (this.cycles === numbers || this.cycles === 0) {
+      return this.tokens;
+    }
+    const distance = (numbers - 1) / (this.cycles - 1);
+    return this.cycles < ENOUGH ? null : this.tokens * distance;
+  }
+}
+
+/** How far a group has come by the end of a second. */
+interface Reached {
+  readonly second: number;
+  readonly n: number;
+  /** Between the numbers of its cycles. */
+  readonly distance: number;
+  /** So many of its cycles are here that one would come in every second. */
+  readonly dense: boolean;
+}
+
 class Bucket {
   /** Of cycles that verify or decode. */
   readonly durations: Duration[] = [];
-  tokens = 0;
+  readonly parts = new Map<string, Part>();
   verifies = 0;
   correct = 0;
-  cycles = 0;
 
   count(cycle: Cycle, sign: 1 | -1): void {
-    this.cycles += sign;
-    this.tokens += sign * (cycleTokens(cycle) ?? 0);
+    const part = this.parts.get(cycle.group) ?? new Part();
+    this.parts.set(cycle.group, part);
+    part.count(cycle, sign);
     for (const row of cycle.requests ?? []) {
       if (countsForAcceptance(row)) {
         this.verifies += sign;
@@ -43,6 +80,11 @@ class Bucket {
     if (isDecoding(cycle)) {
       this.#countDuration(cycle, sign);
     }
+  }
+
+  /** Of all groups, also of cycles that are not here where enough others are. */
+  get tokens(): number {
+    return [...this.parts.values()].reduce((sum, part) => sum + (part.estimate ?? 0), 0);
   }
 
   slowest(): CycleId | null {
@@ -104,6 +146,7 @@ export class Series {
     const end = secondOf(nowMs) - 1;
     const begin = end - this.#lengthS;
     this.#forget(Math.min(begin, (this.#last ?? begin) - this.#lengthS));
+    const skipping = this.#skipping();
     const columns: Columns = {
       time: [],
       cycleP5: [],
@@ -115,12 +158,49 @@ export class Series {
     };
     for (let second = begin; second < end; second += 1) {
       columns.time.push(second);
-      this.#point(second, columns);
+      this.#point(second, columns, skipping);
     }
     return columns;
   }
 
-  #point(second: number, columns: Columns): void {
+  /**
+   * Seconds in which cycles ran that are not here, as the numbers around them tell: of those that
+   * sampling left out, or that were lost. Of one in which some are here, too few.
+   */
+  #skipping(): ReadonlySet<number> {
+    const found = new Set<number>();
+    const before = new Map<string, Reached>();
+    for (const second of [...this.#buckets.keys()].sort((one, other) => one - other)) {
+      for (const [group, part] of this.#buckets.get(second)?.parts ?? []) {
+        const { first, last, cycles } = part;
+        const earlier = before.get(group);
+        const distance = earlier ? first - earlier.n : 1;
+        if (part.estimate === null || (cycles === 1 && distance > 1)) {
+          found.add(second);
+        }
+        if (earlier && distance > (earlier.dense ? 2 * earlier.distance : 1)) {
+          this.#addBetween(found, earlier.second, second);
+        }
+        const within = cycles > 1 ? (last - first) / (cycles - 1) : distance;
+        before.set(group, { second, n: last, distance: within, dense: cycles >= ENOUGH });
+      }
+    }
+    // Behind the last one the next may be due only later.
+    for (const { second, distance, dense } of before.values()) {
+      if (distance > 1 && !dense) {
+        this.#addBetween(found, second, second + this.#lengthS);
+      }
+    }
+    return found;
+  }
+
+  #addBetween(seconds: Set<number>, from: number, to: number): void {
+    for (let second = Math.max(from + 1, to - this.#lengthS); second < to; second += 1) {
+      seconds.add(second);
+    }
+  }
+
+  #point(second: number, columns: Columns, skipping: ReadonlySet<number>): void {
     // The very first second began before the first cycle that the page knows.
     const begun = this.#first !== null && second > this.#first;
     const bucket = begun ? this.#buckets.get(second) : undefined;
@@ -133,7 +213,8 @@ export class Series {
       bucket && bucket.verifies > 0 ? 1 + bucket.correct / bucket.verifies : null,
     );
     columns.slowest.push(bucket?.slowest() ?? null);
-    columns.tokensPerS.push(begun && !this.#partial.has(second) ? (bucket?.tokens ?? 0) : null);
+    const seen = begun && !this.#partial.has(second) && !skipping.has(second);
+    columns.tokensPerS.push(seen ? (bucket?.tokens ?? 0) : null);
   }
 
   #bucket(second: number): Bucket {

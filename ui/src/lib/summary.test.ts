@@ -1,5 +1,5 @@
 import { describe, expect, test as it } from "vitest";
-import { median, newest, percentile, summarize } from "./summary.ts";
+import { keptShare, median, newest, percentile, summarize } from "./summary.ts";
 import { cycleOf, onDevice, rankOf, rowOf } from "./testing.ts";
 
 it("percentiles are interpolated linearly", () => {
@@ -101,5 +101,29 @@ describe("a summary", () => {
       phases: [],
       time: { p50_ms: 5 },
     });
+  });
+});
+
+describe("the share of the cycles that is here", () => {
+  const numbered = (numbers: readonly number[], group = "") =>
+    numbers.map((n) => cycleOf(n, { group }));
+
+  it("is told by their numbers, of each group by its own", () => {
+    expect(keptShare(numbered([5, 6, 7]))).toBe(1);
+    expect(keptShare(numbered([10, 20, 30]))).toBe(0.1);
+    // 2 of 20 and 20 of 20 follow the first of their group.
+    const both = [
+      ...numbered([10, 20, 30]),
+      ...numbered(
+        Array.from({ length: 21 }).map((_, n) => n),
+        "DP1",
+      ),
+    ];
+    expect(keptShare(both)).toBe(22 / 40);
+  });
+
+  it("is not known of a single one", () => {
+    expect(keptShare(numbered([5]))).toBeNull();
+    expect(keptShare([])).toBeNull();
   });
 });

@@ -41,6 +41,22 @@ export function newest(cycles: readonly Cycle[], windowS: number): readonly Cycl
   return cycles.slice(place + 1);
 }
 
+/** Which share of the cycles that ran is here, by their numbers; null without two of a group. */
+export function keptShare(cycles: readonly Cycle[]): number | null {
+  const spans = new Map<string, { first: number; last: number; cycles: number }>();
+  for (const { group, n } of cycles) {
+    const span = spans.get(group) ?? { first: n, last: n, cycles: 0 };
+    spans.set(group, {
+      first: Math.min(span.first, n),
+      last: Math.max(span.last, n),
+      cycles: span.cycles + 1,
+    });
+  }
+  const all = [...spans.values()];
+  const ran = all.reduce((sum, { first, last }) => sum + last - first, 0);
+  return ran > 0 ? all.reduce((sum, span) => sum + span.cycles - 1, 0) / ran : null;
+}
+
 /**
  * Sums up `cycles` over `windowS` seconds, null if there are none. The definitions are those
  * of `spectrace.analysis.summary`.

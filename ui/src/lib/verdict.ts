@@ -33,7 +33,8 @@ const GAPS: Readonly<Record<string, string>> = {
     "Verify was seen with one number of tokens alone: how its time depends on that is not identifiable. Trace a run with other steps.",
   one_batch: "Only one batch size was seen.",
   tree: "Drafts form trees, which are judged as they ran: which drafts a tree of another shape would have kept was never seen, so that none is predicted. Measure some with `spectrace sweep --topk`.",
-  sampled: "Sampling left cycles out: windows are not of cycles that follow each other.",
+  sampled:
+    "Sampling left cycles out: windows are not of cycles that follow each other, and where it was switched, each stretch counts by the cycles that were recorded of it.",
   sync_left_out: "Cycles in sync timing are in none of the times: it slows the server.",
   no_results: "Of some cycles no results came; their times count, their acceptance cannot.",
   no_counts:

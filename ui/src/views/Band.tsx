@@ -1,8 +1,9 @@
 // The figures of the last seconds: what a cycle gives, accept length, and where its time goes.
 import { clock, length, ms, msCell, rate, whole } from "../lib/format.ts";
 import { graphsInWords, type Load } from "../lib/load.ts";
+import { partInWords } from "../lib/notes.ts";
 import type { CycleTimes, Summary } from "../lib/wire.ts";
-import { type Figures, figures, goals, load, run, SUMMARY_S } from "../state.ts";
+import { type Figures, figures, goals, load, SUMMARY_S } from "../state.ts";
 import { Bullet } from "./Bullet.tsx";
 import { Term } from "./Card.tsx";
 import { EvenMark } from "./EvenMark.tsx";
@@ -29,7 +30,7 @@ function primary(summary: Summary | null): CycleTimes | null {
 function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | null }) {
   const { shown, times } = props;
   const { summary } = shown;
-  const every = run.value?.sample_every ?? 1;
+  const part = partInWords(shown.share);
   return (
     <div class="cell">
       <div class="answer">
@@ -40,7 +41,7 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
             about={`Tokens that all requests together got per second, over the last ${SUMMARY_S} s.`}
           >
             tok/s{shown.untilMs !== null && ` until ${clock(shown.untilMs)}`}
-            {every > 1 && `, of 1 cycle in ${whole(every)}`}
+            {part && `, ${part}`}
           </Term>
         </div>
         <div>

@@ -1,7 +1,16 @@
 // The badge of the timing mode where it can be changed, and the dialog that asks before it is.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { CHOICES, decodeSwitches, switchInWords } from "../lib/control.ts";
+import {
+  CHOICES,
+  decodeSwitches,
+  everyInWords,
+  everyOf,
+  MOST_EVERY,
+  SAMPLING,
+  switchInWords,
+} from "../lib/control.ts";
+import { whole } from "../lib/format.ts";
 import type { RunState } from "../lib/wire.ts";
 import { server } from "../state.ts";
 import { wished } from "../wishing.ts";
@@ -74,6 +83,8 @@ function Form(props: {
   const { current, title, mode, about, close } = props;
   const over = !current.steerable;
   const [chosen, setChosen] = useState(mode);
+  const [typed, setTyped] = useState(String(current.sample_every));
+  const every = everyOf(typed);
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState("");
   const [refused, setRefused] = useState("");
@@ -85,13 +96,21 @@ function Form(props: {
     setSaid("value" in answer ? answer.value : "");
     setRefused("failure" in answer ? answer.failure : "");
   };
-  const choose = (one: string) => {
-    setChosen(one);
+  const forget = () => {
     setSaid(""); // of another wish
     setRefused("");
   };
+  const choose = (one: string) => {
+    setChosen(one);
+    forget();
+  };
   const time = () =>
     wish("timing", { mode: chosen }, (answer) => switchInWords(chosen, decodeSwitches(answer)));
+  const samples = every !== null && every !== current.sample_every && !busy && !over;
+  const sample = () =>
+    wish("timing", { sample_every: every }, (answer) =>
+      switchInWords(`${everyInWords(every ?? 1)} in full`, decodeSwitches(answer)),
+    );
   return (
     <form method="dialog" onSubmit={close}>
       <h2 id={title}>How this server is timed</h2>
@@ -127,6 +146,42 @@ function Form(props: {
           onClick={time}
         >
           Time by {chosen}
+        </button>
+      </div>
+      <hr />
+      <fieldset disabled={busy || over}>
+        <label class="field">
+          <span>Record in full 1 cycle in</span>
+          <input
+            type="number"
+            inputMode="numeric"
+            min={1}
+            max={MOST_EVERY}
+            step={1}
+            value={typed}
+            aria-describedby={`${title}-sampling`}
+            onInput={(event) => {
+              setTyped(event.currentTarget.value);
+              forget();
+            }}
+            onKeyDown={(event) => {
+              if (event.key === "Enter") {
+                event.preventDefault(); // which would close the dialog
+                if (samples) {
+                  sample();
+                }
+              }
+            }}
+          />
+        </label>
+        <p class="soft" id={`${title}-sampling`}>
+          {every === null ? `From 1 to ${whole(MOST_EVERY)}. ` : ""}
+          {SAMPLING}
+        </p>
+      </fieldset>
+      <div class="row">
+        <button type="button" class="button primary" disabled={!samples} onClick={sample}>
+          Record {everyInWords(every ?? current.sample_every)} in full
         </button>
       </div>
       <p aria-live="polite">{over ? "Tracing has ended. What was collected stays here." : said}</p>

@@ -8,7 +8,7 @@ import { evenLabel, type Goals, goalsInWords, plainLabel } from "../lib/goals.ts
 import { type Columns, everyTenth, lastValue, type Second, secondAt } from "../lib/series.ts";
 import { colour, type Theme } from "../lib/tokens.ts";
 import { layout } from "../pointing.ts";
-import { columns, goals, paused, run, STRIP_S, select, stripEndMs, theme } from "../state.ts";
+import { columns, goals, paused, STRIP_S, select, stripEndMs, theme } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { RequestTrack } from "./Requests.tsx";
 import { letters, view } from "./timeline/model.ts";
@@ -59,8 +59,6 @@ export function Strip() {
   const shown = columns.value;
   const end = stripEndMs.value;
   const aims = goals.value;
-  // Where only some cycles are recorded, the curve is of their tokens alone.
-  const whole = run.value?.sample_every === 1;
   const dashed = aims === null ? "" : ` Dashed: ${goalsInWords(aims)}`;
   const past = paused.value !== null && layout.value === "time";
   const shared = {
@@ -95,10 +93,10 @@ export function Strip() {
       <Track
         {...shared}
         name="throughput"
-        about={`Tokens that all requests together got in each second. A blank stretch was not seen.${whole ? dashed : ""}`}
+        about={`Tokens that all requests together got in each second. Where only some cycles are recorded in full the others are taken to be like them. A blank stretch was not seen, or too few were recorded in it.${dashed}`}
         unit="tok/s"
         values={shown.tokensPerS}
-        goal={aims && whole ? { value: aims.plainTokensPerS, label: plainLabel(aims) } : null}
+        goal={aims && { value: aims.plainTokensPerS, label: plainLabel(aims) }}
         text={rate}
       />
       <RequestTrack />
