@@ -13,7 +13,7 @@ such records as lost.
 import struct
 
 MAGIC = int.from_bytes(b"spectrac", "little")
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 
 HEADER_BYTES = 4096
 INFO_OFFSET = HEADER_BYTES
@@ -76,6 +76,7 @@ class Word:
     LOST_RECORDS = 72  # records that were overwritten before that reader came to them
     CONTROLLER = 70  # KEY of the reader that holds control, 0: nobody
     COMMAND_NS = 71  # CLOCK_MONOTONIC at which COMMAND was written
+    KERNELS = 73  # the kernel window asked for: `kernels_word`, 0: none
 
     # The seats of the readers, `SEATS` of `Seat.WORDS` words each; the probe never looks there.
     SEATS = 128
@@ -290,6 +291,22 @@ def mode_word(mode: int, from_cycle: int = 0) -> int:
 def split_mode(word: int) -> tuple[int, int]:
     """Mode and cycle of a control word."""
     return word & 0xFF, word >> 8
+
+
+def kernels_word(first: int, cycles: int, turn: int) -> int:
+    """The control word "kernels, from cycle `first` on, `cycles` cycles"; from 0 is at once.
+
+    Args:
+        first: The first cycle, of which 32 bits count.
+        cycles: How many, 16 bits.
+        turn: Anything, of which 16 bits count: the same wish again must be another word.
+    """
+    return cycles | (first & LOW_HALF) << 16 | (turn & 0xFFFF) << 48
+
+
+def split_kernels(word: int) -> tuple[int, int]:
+    """First cycle and cycles of a control word."""
+    return word >> 16 & LOW_HALF, word & 0xFFFF
 
 
 def units_offset(code_bytes: int) -> int:

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-RECORDED: dict[str, Any] = json.loads(
+_DATA: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data/cupti-records.json").read_text("utf-8")
-)["records"]
+)
+RECORDED: dict[str, Any] = _DATA["records"]
+CALLS: dict[str, list[str]] = _DATA["calls"]  # with the names of their arguments
 LETTERS = {"<i4": "<i", "<u4": "<I", "<u8": "<Q", "<i8": "<q", "|u1": "<B"}
 KERNELS = ("kernel9", "kernel10", "kernel11", "kernel12", "kernel13")
 FILLING = 0xA5  # what stands between the fields: nobody may take it for something
