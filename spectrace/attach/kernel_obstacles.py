@@ -108,7 +108,7 @@ _SAID = {
         mend="Ask again.",
     ),
     Obstacle.LOOP: _Told(
-        what="This is a program with a loop of its own, in which spectrace opens no window on kernels.",
+        what="This is a program with a loop of its own, in which spectrace opens no such window.",
         mend="Use the torch profiler there, and `spectrace import`.",
     ),
     Obstacle.NO_CYCLES: _Told(

@@ -25,8 +25,8 @@ MODES = {
 }
 _REPLICA = re.compile(r" ?\bDP\d+")
 MEASURED_S = 0.25  # for so long the speed of a server is measured
-_AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
-_Ringed = tuple[Rank, RingView]
+AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
+Ringed = tuple[Rank, RingView]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Asking:
         rings: The ranks and their rings, which stay open until they are asked.
     """
 
-    def __init__(self, rings: Sequence[_Ringed]) -> None:
+    def __init__(self, rings: Sequence[Ringed]) -> None:
         self._rings = rings
         self._before = {rank.name: _Before.of(ring) for rank, ring in rings}
 
@@ -98,7 +98,7 @@ class Asking:
         """
         with _undisturbed(self._rings):
             _refuse_who_was_slower(run, mode, self._rings, self._before, controls())
-            groups = _groups(run, self._rings).values()
+            groups = groups_of_rings(run, self._rings).values()
             return [_switch_group(members, self._before, MODES[mode]) for members in groups]
 
 
@@ -131,7 +131,7 @@ def switch(
         SpectraceError: A rank is not traced, several read it, or somebody else was quicker;
             none is asked then.
     """
-    with _rings(run.ranks) as rings:
+    with opened_rings(run.ranks) as rings:
         if not take_control:
             _refuse_over_heads(run, *rings[0])
         asking = Asking(rings)
@@ -145,7 +145,7 @@ def asked_of(run: Run) -> TimingMode | None:
     Raises:
         SpectraceError: It is not traced.
     """
-    with _rings(run.ranks[:1]) as [(_, ring)]:
+    with opened_rings(run.ranks[:1]) as [(_, ring)]:
         return _mode_in(ring.word(Word.MODE))
 
 
@@ -178,21 +178,21 @@ def in_step(ranks: list[str]) -> dict[str, str]:
     return together
 
 
-def _groups(run: Run, rings: Iterable[_Ringed]) -> dict[str, list[_Ringed]]:
+def groups_of_rings(run: Run, rings: Iterable[Ringed]) -> dict[str, list[Ringed]]:
     """The ranks that step together, by what they have in common."""
     step = in_step([rank.name for rank in run.ranks])
-    groups: dict[str, list[_Ringed]] = {}
+    groups: dict[str, list[Ringed]] = {}
     for rank, ring in rings:
         groups.setdefault(step[rank.name], []).append((rank, ring))
     return groups
 
 
-def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int) -> Switch:
+def _switch_group(members: list[Ringed], before: dict[str, _Before], mode: int) -> Switch:
     ran = max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
     newest = max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
     a_second = math.ceil(ran / MEASURED_S)
     # A server that was idle since it is traced has not told its number: its next cycle it is.
-    from_cycle = newest + max(_AHEAD_CYCLES, a_second) if newest else 0
+    from_cycle = newest + max(AHEAD_CYCLES, a_second) if newest else 0
     for _, ring in members:
         ring.set_word(Word.MODE, mode_word(mode, from_cycle))
     return Switch(
@@ -204,8 +204,13 @@ def _switch_group(members: list[_Ringed], before: dict[str, _Before], mode: int)
 
 
 @contextmanager
-def _rings(ranks: Iterable[Rank]) -> Iterator[list[_Ringed]]:
-    opened: list[_Ringed] = []
+def opened_rings(ranks: Iterable[Rank]) -> Iterator[list[Ringed]]:
+    """The ranks with their rings.
+
+    Raises:
+        SpectraceError: One is not traced.
+    """
+    opened: list[Ringed] = []
     try:
         for rank in ranks:
             opened.append((rank, _ring_of(rank)))
@@ -247,7 +252,7 @@ def _refuse_over_heads(run: Run, rank: Rank, ring: RingView) -> None:
 
 
 @contextmanager
-def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
+def _undisturbed(rings: Iterable[Ringed]) -> Iterator[None]:
     """Keeps others from taking control of any of them meanwhile."""
     with ExitStack() as held:
         for _, ring in rings:
@@ -258,7 +263,7 @@ def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
 def _refuse_who_was_slower(
     run: Run,
     mode: TimingMode,
-    rings: Sequence[_Ringed],
+    rings: Sequence[Ringed],
     before: dict[str, _Before],
     still_controls: bool,
 ) -> None:

@@ -26,6 +26,7 @@ _COMMANDS = {
     "detach": "spectrace.cli.detach:detach",
     "mode": "spectrace.cli.mode:mode",
     "compare-timing": "spectrace.cli.compare_timing:compare_timing",
+    "kernels": "spectrace.cli.kernels:kernels",
     "status": "spectrace.cli.status:status",
     "doctor": "spectrace.cli.doctor:doctor",
     "serve": "spectrace.cli.serve:serve",

@@ -7,7 +7,7 @@ launched a kernel puts it into a phase, as in a trace that is imported.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -87,7 +87,7 @@ class Ranked(NamedTuple):
     rank: str
     pid: int
     threads: tuple[int, ...]
-    names: dict[int, str]
+    names: Mapping[int, str]
 
     def name_at(self, address: int) -> str:
         """The name of a kernel."""
