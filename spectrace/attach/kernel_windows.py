@@ -21,12 +21,14 @@ from spectrace.attach.window_file import WindowFile
 from spectrace.errors import SpectraceError
 from spectrace.model import Rank, Run
 from spectrace.probe.layout import Word, kernels_word
-from spectrace.probe.layout_window import Place, Stage
+from spectrace.probe.layout_window import LONGEST_NS, Place, Stage
 
 _GRAPHS_OF = 4  # one cycle of so many shows graphs whole
 _LONGEST_NAME = 4096  # of a kernel: templates have long ones
 _PAGE_BYTES = 4096
 _TURNS = 0x10000
+_NS_PER_S = 1e9
+_SLOWER = 4  # times the cycles of a window may be longer than before
 
 
 class Written(NamedTuple):
@@ -62,6 +64,9 @@ class KernelWindows:
         run: The server, which is traced.
         cycles: How many cycles are to be seen.
 
+    Attributes:
+        longest_s: After so long the probe closes a window that its cycles do not end.
+
     Raises:
         SpectraceError: A rank is not traced, or shared memory has no room.
     """
@@ -69,6 +74,7 @@ class KernelWindows:
     def __init__(self, run: Run, cycles: int) -> None:
         self._run = run
         self._cycles = cycles
+        self.longest_s = LONGEST_NS / _NS_PER_S
         self._files: dict[str, WindowFile] = {}
         self._rings: list[Ringed] = []
         self._before: dict[str, int] = {}
@@ -106,7 +112,12 @@ class KernelWindows:
             a_second = math.ceil(ran / MEASURED_S)
             # A server that was idle since it is traced has not told its number.
             first = newest + max(AHEAD_CYCLES, a_second) if newest else 0
-            for _, ring in members:
+            if ran:
+                usual_s = self._cycles * MEASURED_S / ran
+                self.longest_s = max(self.longest_s, _SLOWER * usual_s)
+            for rank, ring in members:
+                longest_ns = math.ceil(self.longest_s * _NS_PER_S)
+                self._files[rank.name].set_word(Place.LONGEST_NS, longest_ns)
                 ring.set_word(Word.KERNELS, kernels_word(first, self._cycles, turn))
 
     def stage(self) -> int:

@@ -52,6 +52,10 @@ class WindowFile:
         """The header word at a place of `layout_window.Place`."""
         return self._words[place]
 
+    def set_word(self, place: int, value: int) -> None:
+        """Writes the header word at a place."""
+        self._words[place] = value
+
     def text(self) -> str:
         """What CUPTI said, empty where it said nothing."""
         length = min(self.word(Place.TEXT_LENGTH), TEXT_BYTES)

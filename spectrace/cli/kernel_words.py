@@ -11,14 +11,25 @@ from rich.text import Text
 from spectrace.cli import kernel_table, numbers
 from spectrace.cli.kernel_report import KernelReport, WindowCost, WindowLoss
 
+_NO_PHASE = (
+    "{rank}: in {cycles} cycles no phase was seen to launch a kernel. Where phases are not timed "
+    "(`spectrace status` says how the server is timed), `spectrace mode host` first; where it is "
+    "sampled, look at more --cycles."
+)
+
 
 def rendered(report: KernelReport) -> Iterator[RenderableType]:
     """Of each rank its phases, the classes in them, the share of communication; then the cost."""
     for rank, cycles in report.cycles_seen.items():
-        yield _phases(report, rank, cycles)
         own = [time for time in report.kernels if time.rank == rank]
+        if any(phase.rank == rank for phase in report.phases):
+            yield _phases(report, rank, cycles)
+        else:
+            yield Text(_NO_PHASE.format(rank=rank, cycles=numbers.count(cycles)))
         if own:
             yield kernel_table.render(rank, own)
+        if not any(time.phase for time in own):
+            continue
         yield Text(
             f"Communication is {numbers.share(report.communication[rank])} of the time of the "
             f"kernels that {rank}'s phases launched."

@@ -39,7 +39,7 @@ from spectrace.probe.layout_window import MOST_CYCLES, Place, Stage
 _CYCLES = 20
 _POLL_S = 0.02
 _CYCLES_COME_WITHIN_S = 30.0
-_DONE_WITHIN_S = 20.0  # the probe closes it by itself after 10
+_CLOSING_S = 10.0  # the probe's own time to close a window and to ask for what is done
 _AFTER_S = 1.0  # cycles behind the window, to be held against those before it
 BEFORE = (
     "For {cycles} cycles NVIDIA's CUPTI records what the GPU does. Loading it holds the server up "
@@ -151,6 +151,7 @@ def look(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
                     f"{controller_of(session.facts()).capitalize()} controls how server "
                     f"{run.server_pid} is timed: end that one, or add --take-control."
                 )
+            progress.at("Waiting for a cycle.")
             _wait_while(lambda: not came, read, stop, _CYCLES_COME_WITHIN_S)
             written = _window(session, cycles, progress, read, stop)
             outs = session.detach()
@@ -189,7 +190,7 @@ def _window(
         windows.ask()
         for stage, text, longest_s in (
             (Stage.GRAPHS, "The window is asked for.", _CYCLES_COME_WITHIN_S),
-            (Stage.DONE, "The window is open.", _DONE_WITHIN_S),
+            (Stage.DONE, "The window is open.", windows.longest_s + _CLOSING_S),
         ):
             progress.at(text)
             waits = partial(_is_waited_for, windows, session, stage)
@@ -206,7 +207,10 @@ def _window(
             raise SpectraceError("Stopped before the window was over: nothing is shown.")
         if windows.stage() < Stage.DONE:
             raise refusal(Obstacle.NO_CYCLES)
-        written = [with_names(one) for one in windows.written()]
+        written = []
+        for one in windows.written():
+            written.append(with_names(one))
+            read()  # a sign of life, too
         if not any(one.words[Place.RECORDS] for one in written):
             raise refusal(Obstacle.NO_RECORDS)
         _wait_while(lambda: True, read, stop, _AFTER_S)

@@ -165,6 +165,7 @@ class KernelWindow:
         self._words = store.words
         self._first = first
         self._cycles = cycles
+        self._longest_ns = max(LONGEST_NS, store.words[Place.LONGEST_NS])
         self._cupti: Cupti | None = None
         self._stage = Stage.ASKED
         self._began_ns = self._split_at = self._end_at = 0
@@ -201,7 +202,7 @@ class KernelWindow:
         elif stage == Stage.READY:
             if number >= self._first and not idle:
                 self._begin(number)
-        elif now() - self._began_ns > LONGEST_NS:
+        elif now() - self._began_ns > self._longest_ns:
             self._words[Place.CUT_SHORT] = 1
             self._end(number)
         elif not idle:

@@ -21,7 +21,7 @@ PIECE = struct.Struct("<IIII")
 ALIGNED = 8
 
 MOST_CYCLES = 0xFFFF
-LONGEST_NS = 10_000_000_000  # a window in which no cycle ends it is closed
+LONGEST_NS = 10_000_000_000  # a window that its cycles do not end is closed, after so long at least
 FLUSH_EVERY_NS = 100_000_000
 FLUSHES = 10  # what the device has not done by then is not waited for
 
@@ -33,6 +33,7 @@ class Place:
     VERSION = 1
     BYTES = 2  # of the file
     GRAPH_CYCLES = 3  # how many of the cycles come first, in which graphs are seen whole
+    LONGEST_NS = 4  # after so long it is closed; where that is less than LONGEST_NS, after that
 
     # Written by the probe.
     STATE = 32

@@ -132,6 +132,19 @@ def test_it_is_printed_with_its_cost() -> None:
     assert "20.0 ms while kernels were" in text
 
 
+def test_without_phases_it_says_what_to_do() -> None:
+    """A server that is not timed has cycles without phases: its kernels are outside of them."""
+    bare = [
+        msgspec.structs.replace(one, ranks=(msgspec.structs.replace(one.ranks[0], phases=()),))
+        for one in map(cycle, range(3))
+    ]
+    found = report_of(server(), bare, [written()], KernelClasses(), 3)
+    text = printed(found)
+    assert "TP0: in 2 cycles no phase was seen to launch a kernel." in text
+    assert "outside of phases" in text
+    assert "Communication" not in text
+
+
 def test_json_is_the_same_report() -> None:
     """Written and read it is what it was."""
     found = report()

@@ -312,6 +312,24 @@ def test_a_window_that_no_cycle_ends_is_closed_by_time(
     assert windowed.word(Place.CUT_SHORT) == 1
 
 
+def test_a_window_of_many_cycles_is_given_longer(
+    windowed: Windowed, cupti: ScriptedCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as whoever asks for it has written into its file."""
+    with windowed.file.open("r+b") as file:
+        file.seek(Place.LONGEST_NS * 8)
+        file.write(struct.pack("<Q", 10 * LONGEST_NS))
+    windowed.ask(2, 100)
+    windowed.step(3)
+    began_ns = windowed.word(Place.BEGAN_NS)
+    monkeypatch.setattr(kernels, "now", lambda: began_ns + 9 * LONGEST_NS)
+    windowed.step()
+    assert cupti.enabled
+    monkeypatch.setattr(kernels, "now", lambda: began_ns + 11 * LONGEST_NS)
+    windowed.step()
+    assert cupti.enabled == []
+
+
 def test_idling_does_not_count_as_cycles(windowed: Windowed, cupti: ScriptedCupti) -> None:
     """The window waits for its cycles, before and between them."""
     windowed.ask(2, 2)
