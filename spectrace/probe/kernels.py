@@ -181,6 +181,8 @@ class KernelWindow:
         Returns:
             Whether the window goes on.
         """
+        if self._stage in _OVER:
+            return False
         try:
             self._step(number, idle=idle)
         except RefusedError as error:
@@ -302,6 +304,7 @@ class KernelWindow:
         if self._stage in {Stage.GRAPHS, Stage.KERNELS}:
             self._words[Place.ENDED_REAL_NS] = time_ns()
             self._words[Place.ENDED_NS] = now()
-        self._words[Place.CUT_SHORT] = 1
+        if self._stage != Stage.FLUSHING:
+            self._words[Place.CUT_SHORT] = 1
         self._enter(Stage.DONE)
         self._store.close()

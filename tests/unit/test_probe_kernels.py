@@ -354,6 +354,17 @@ def test_detaching_in_the_midst_switches_off(windowed: Windowed, cupti: Scripted
     assert windowed.view.word(Word.STATE) == State.DETACHED
 
 
+def test_a_window_that_is_over_stays_over(tmp_path: Path, cupti: ScriptedCupti) -> None:
+    """Whoever moves it on further does no harm, and hears that it is over."""
+    for windowed in _windowed(tmp_path):
+        cupti.refusals["activity_register_callbacks"] = CuptiError(39)
+        window = kernels.open_window(str(windowed.path), 0, 1)
+        assert window is not None
+        assert [window.step(1), window.step(2)] == [False, False]
+        window.close()
+        assert windowed.word(Place.REFUSAL) == Refusal.TAKEN
+
+
 @pytest.mark.usefixtures("at_once")
 def test_a_window_can_be_asked_for_again(windowed: Windowed, cupti: ScriptedCupti) -> None:
     """Also one with the same numbers."""
