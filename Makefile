@@ -8,7 +8,7 @@ NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix ui
 UI := $(shell find ui/src -type f) $(wildcard ui/*.json ui/*.jsonc ui/*.html ui/*.ts)
 APT := $(shell [ "$$(id -u)" = 0 ] || echo sudo) apt-get
 
-.PHONY: setup server-setup tools-setup browser-setup page peers-setup check ui-check test soak bench demo demo-check
+.PHONY: setup server-setup tools-setup browser-setup page peers-setup cupti-setup check ui-check test soak bench demo demo-check
 .PHONY: screenshots clean
 
 setup: .venv/.ready
@@ -47,6 +47,13 @@ peers-setup: .run/peers/.ready .run/prometheus/.ready
 		opentelemetry-exporter-otlp-proto-grpc opentelemetry-exporter-otlp-proto-http 2>/dev/null
 	touch $@
 
+# For its record types and the names of its calls; what needs a GPU of it is not there.
+cupti-setup: .run/cupti/.ready
+.run/cupti/.ready: | setup
+	$(BIN)/pip install --quiet --no-deps --target .run/cupti --upgrade cupti-python==13.4.0 \
+		cuda-bindings==13.5.0 cuda-pathfinder==1.9.1
+	touch $@
+
 browser-setup:
 	command -v chromium >/dev/null || { $(APT) update -qq && \
 		DEBIAN_FRONTEND=noninteractive $(APT) install -y -qq chromium >/dev/null; }
@@ -71,7 +78,7 @@ ui-check: ui/node_modules/.ready
 # from others, since they leave an event loop running. The rest has the machine to itself. Hundreds
 # of processes import spectrace: whatever the environment says, each module is compiled once.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: check page server-setup tools-setup peers-setup browser-setup
+test: check page server-setup tools-setup peers-setup cupti-setup browser-setup
 	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile tests/unit tests/integration
 	$(BIN)/pytest -m beside_others --numprocesses 3 --dist loadfile tests/browser
 	$(BIN)/pytest -m "not beside_others"

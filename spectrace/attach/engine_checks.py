@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from spectrace.attach.check import Check, ok, warn
 from spectrace.attach.facts import Process
+from spectrace.attach.kernel_obstacles import PACKAGE, Obstacle, before, mend, why
 from spectrace.probe import layout
 from spectrace.probe.engines.sglang_rows import NEWEST, OLDEST, parsed, spelled
 
@@ -26,6 +27,7 @@ def of_rank(process: Process) -> list[Check]:
         _device(process),
         _nvtx(process),
         _cupti(process),
+        _kernels(process),
         _others(process),
     ]
 
@@ -106,6 +108,20 @@ def _cupti(process: Process) -> Check:
     if not _first(_DRIVERS, process.libraries):
         return ok("CUPTI", "not there, and no GPU")
     return warn("CUPTI", "not found: no window on kernels", "pip install nvidia-cuda-cupti-cu13")
+
+
+def _kernels(process: Process) -> Check:
+    """Whether `spectrace kernels` would find the way open; most servers never need it."""
+    obstacle = before(process)
+    if obstacle is None:
+        return ok("kernels", f"{PACKAGE} {process.packages[PACKAGE]}: a window can be opened")
+    if obstacle in {Obstacle.NO_GPU, Obstacle.ROCM}:
+        return ok("kernels", f"no window: {why(obstacle)}")
+    if obstacle is Obstacle.NO_PACKAGE:
+        return ok(
+            "kernels", f"no window: {why(obstacle)} For `spectrace kernels`: {mend(obstacle)}"
+        )
+    return warn("kernels", f"no window: {why(obstacle)}", mend(obstacle))
 
 
 def _others(process: Process) -> Check:

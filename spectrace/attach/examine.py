@@ -34,11 +34,15 @@ _VARIABLES = (
     "PYTHONPATH",
     "VIRTUAL_ENV",
 )
-_PACKAGES = ("sglang", "torch", "nvtx", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu13")
+_PACKAGES = (
+    *("sglang", "torch", "nvtx", "cupti-python"),
+    *("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu13"),
+)
 _LIBRARIES = re.compile(
     r"libcuda\.so|libcupti\.so|libtorch_(?:cuda|hip|cpu)\.so|libamdhip64\.so|"
     r"libToolsInjection|libInterceptorInjectionTarget|libcuinj|libcuda-injection"
 )
+_CUPTI = "libcupti.so"
 _DEVICES = re.compile(r"/dev/(?:nvidia\d+|kfd|dri/renderD\d+)")
 _SITE = re.compile(r"(/.*?/(?:site|dist)-packages)/")
 _PROFILERS = ("py-spy", "austin", "gdb", "lldb", "strace", "ltrace", "perf", "bpftrace", "memray")
@@ -116,6 +120,7 @@ def process(pid: int, *, rank: str = "", above: int = 0, proc: Path = PROC) -> P
         packages=_packages(folders, proc / str(pid) / "root"),
         environment=environment,
         libraries=tuple(sorted({name for name in map(_base, mapped) if _LIBRARIES.match(name)})),
+        cuptis=tuple(sorted({name for name in mapped if _base(name).startswith(_CUPTI)})),
         devices=tuple(_devices(pid, proc)),
         searched=tuple(folders),
     )

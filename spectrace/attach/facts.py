@@ -99,6 +99,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         packages: Version of each installed package that matters, by name.
         environment: Variables that matter, as it was started.
         libraries: File names of what it has mapped, as far as it matters.
+        cuptis: The files of CUPTI's library that it has mapped.
         devices: Such as `/dev/nvidia0`, which it has open.
         searched: Folders in which packages were looked for.
     """
@@ -125,5 +126,6 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     environment: dict[str, str] = {}
     libraries: tuple[str, ...] = ()
+    cuptis: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()

@@ -37,9 +37,9 @@ MOST_EVERY = MAX_EVERY
 """The fewest cycles that can be recorded in full: one in so many."""
 _REPLICA = re.compile(r" ?\bDP\d+")
 MEASURED_S = 0.25  # for so long the speed of a server is measured
-_AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
+AHEAD_CYCLES = 50  # at least, so that no rank comes to the cycle before it has read the word
 _LOOKS = 40  # while an earlier switch of sampling is still to come: 10 s
-_Ringed = tuple[Rank, RingView]
+Ringed = tuple[Rank, RingView]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Asking:
         rings: The ranks and their rings, which stay open until they are asked.
     """
 
-    def __init__(self, rings: Sequence[_Ringed]) -> None:
+    def __init__(self, rings: Sequence[Ringed]) -> None:
         self._rings = rings
         self._before = {rank.name: _Before.of(ring) for rank, ring in rings}
 
@@ -123,7 +123,7 @@ class Asking:
         between would be kept by some of them alone.
         """
         return any(
-            _is_imminent(members, self._before) for members in _groups(run, self._rings).values()
+            _is_imminent(members, self._before) for members in groups_of_rings(run, self._rings).values()
         )
 
     def again(self) -> None:
@@ -148,7 +148,7 @@ class Asking:
         """
         with _undisturbed(self._rings):
             _refuse_who_was_slower(run, wish, self._rings, self._before, controls())
-            groups = _groups(run, self._rings).values()
+            groups = groups_of_rings(run, self._rings).values()
             return [_switch_group(members, self._before, wish) for members in groups]
 
 
@@ -183,7 +183,7 @@ def switch(
             switch before does not come; none is asked then.
     """
     wish = Wish(mode=wish) if isinstance(wish, TimingMode) else wish
-    with _rings(run.ranks) as rings:
+    with opened_rings(run.ranks) as rings:
         if not take_control:
             _refuse_over_heads(run, *rings[0])
         asking = Asking(rings)
@@ -204,7 +204,7 @@ def asked_of(run: Run) -> TimingMode | None:
     Raises:
         SpectraceError: It is not traced.
     """
-    with _rings(run.ranks[:1]) as [(_, ring)]:
+    with opened_rings(run.ranks[:1]) as [(_, ring)]:
         return _mode_in(ring.word(Word.MODE))
 
 
@@ -237,40 +237,40 @@ def in_step(ranks: list[str]) -> dict[str, str]:
     return together
 
 
-def _groups(run: Run, rings: Iterable[_Ringed]) -> dict[str, list[_Ringed]]:
+def groups_of_rings(run: Run, rings: Iterable[Ringed]) -> dict[str, list[Ringed]]:
     """The ranks that step together, by what they have in common."""
     step = in_step([rank.name for rank in run.ranks])
-    groups: dict[str, list[_Ringed]] = {}
+    groups: dict[str, list[Ringed]] = {}
     for rank, ring in rings:
         groups.setdefault(step[rank.name], []).append((rank, ring))
     return groups
 
 
-def _ran(members: Iterable[_Ringed], before: dict[str, _Before]) -> int:
+def _ran(members: Iterable[Ringed], before: dict[str, _Before]) -> int:
     """How many cycles a group ran while its speed was measured."""
     return max(ring.word(Word.CYCLES) - before[rank.name].cycles for rank, ring in members)
 
 
-def _newest(members: Iterable[_Ringed]) -> int:
+def _newest(members: Iterable[Ringed]) -> int:
     """The highest number that a rank has told."""
     return max(ring.word(Word.NEWEST_CYCLE) for _, ring in members)
 
 
-def _is_imminent(members: list[_Ringed], before: dict[str, _Before]) -> bool:
+def _is_imminent(members: list[Ringed], before: dict[str, _Before]) -> bool:
     """Whether the group comes to a switch of sampling now, or before all have read a new word."""
     _, from_cycle, _ = split_sampling(members[0][1].word(Word.SAMPLING))
     if all(ring.word(Word.NEWEST_CYCLE) + 1 >= from_cycle for _, ring in members):
         return False
     ran = _ran(members, before)
-    half_way = max(_AHEAD_CYCLES, math.ceil(ran / MEASURED_S)) // 2
+    half_way = max(AHEAD_CYCLES, math.ceil(ran / MEASURED_S)) // 2
     return ran > 0 and _newest(members) + half_way >= from_cycle
 
 
-def _switch_group(members: list[_Ringed], before: dict[str, _Before], wish: Wish) -> Switch:
+def _switch_group(members: list[Ringed], before: dict[str, _Before], wish: Wish) -> Switch:
     ran, newest = _ran(members, before), _newest(members)
     a_second = math.ceil(ran / MEASURED_S)
     # A server that was idle since it is traced has not told its number: its next cycle it is.
-    from_cycle = newest + max(_AHEAD_CYCLES, a_second) if newest else 0
+    from_cycle = newest + max(AHEAD_CYCLES, a_second) if newest else 0
     words = {}
     if wish.mode is not None:
         words[Word.MODE] = mode_word(MODES[wish.mode], from_cycle)
@@ -290,8 +290,13 @@ def _switch_group(members: list[_Ringed], before: dict[str, _Before], wish: Wish
 
 
 @contextmanager
-def _rings(ranks: Iterable[Rank]) -> Iterator[list[_Ringed]]:
-    opened: list[_Ringed] = []
+def opened_rings(ranks: Iterable[Rank]) -> Iterator[list[Ringed]]:
+    """The ranks with their rings.
+
+    Raises:
+        SpectraceError: One is not traced.
+    """
+    opened: list[Ringed] = []
     try:
         for rank in ranks:
             opened.append((rank, _ring_of(rank)))
@@ -333,7 +338,7 @@ def _refuse_over_heads(run: Run, rank: Rank, ring: RingView) -> None:
 
 
 @contextmanager
-def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
+def _undisturbed(rings: Iterable[Ringed]) -> Iterator[None]:
     """Keeps others from taking control of any of them meanwhile."""
     with ExitStack() as held:
         for _, ring in rings:
@@ -344,7 +349,7 @@ def _undisturbed(rings: Iterable[_Ringed]) -> Iterator[None]:
 def _refuse_who_was_slower(
     run: Run,
     wish: Wish,
-    rings: Sequence[_Ringed],
+    rings: Sequence[Ringed],
     before: dict[str, _Before],
     still_controls: bool,
 ) -> None:

@@ -31,11 +31,15 @@ PROBE_MODULES = (
     "engines.sglang_rows",
     "older",
     "leaving",
+    "layout_window",
+    "cupti_edge",
+    "kernels",
     "tracer",
 )
 
 # Of no use to a server on a CPU without a tool, to one of a new release or that traces no requests,
-# to one that keeps every cycle, before the probe is armed, or before it leaves.
+# to one that keeps every cycle, whose kernels nobody asks for, before the probe is armed, or before
+# it leaves.
 LATE_MODULES = (
     "faults",
     "clock",
@@ -46,6 +50,9 @@ LATE_MODULES = (
     "engines.sglang_rows",
     "older",
     "leaving",
+    "layout_window",
+    "cupti_edge",
+    "kernels",
 )
 
 ROWS_MODULE = "engines.sglang_rows"  # gets the rows behind its text

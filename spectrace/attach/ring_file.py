@@ -18,10 +18,12 @@ from spectrace.errors import SpectraceError
 from spectrace.model import Rank
 from spectrace.probe import layout
 from spectrace.probe.layout import State, Word
+from spectrace.probe.layout_window import SUFFIX
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - files there are made exclusively, never followed
 _PATTERN = "spectrace-*.ring"
 _UNFINISHED = ".spectrace-*.new"
+_WINDOWS = f"spectrace-*{SUFFIX}"
 _UNFINISHED_FOR_S = 60.0  # making a ring takes milliseconds
 _WORD = struct.Struct("<Q")
 _libc = ctypes.CDLL(None)
@@ -72,7 +74,7 @@ def create(rank: Rank, payload: bytes, units: int, words: dict[int, int] | None 
         AlreadyThereError: Another spectrace has just made the file.
         SpectraceError: Shared memory is too small or not writable.
     """
-    with _as_owner(rank.pid):
+    with as_owner(rank.pid):
         return _create(rank, payload, units, words or {})
 
 
@@ -181,15 +183,25 @@ def sweep() -> list[Path]:
         Those that were removed.
     """
     rings = [path for path in find_rings() if _is_orphan(path) or _is_abandoned(path)]
-    return [path for path in rings + _unfinished() if _removed(path)]
+    return [path for path in rings + _unfinished() + _left_windows() if _removed(path)]
 
 
 def _unfinished() -> list[Path]:
+    return _older_ones(_UNFINISHED)
+
+
+def _left_windows() -> list[Path]:
+    """Files of kernel windows whose ring has gone."""
+    return [path for path in _older_ones(_WINDOWS) if not path.with_suffix(".ring").exists()]
+
+
+def _older_ones(pattern: str) -> list[Path]:
+    """Files in shared memory that nobody is just making."""
     oldest_s = time.time() - _UNFINISHED_FOR_S
     return [
         path
         for folder in _shared_memories()
-        for path, status in _files_in(folder, _UNFINISHED)
+        for path, status in _files_in(folder, pattern)
         if status.st_mtime < oldest_s
     ]
 
@@ -273,7 +285,7 @@ def _write_header(descriptor: int, words: dict[int, int]) -> None:
 
 
 @contextlib.contextmanager
-def _as_owner(pid: int) -> Iterator[None]:
+def as_owner(pid: int) -> Iterator[None]:
     """In a container with users of its own, root makes files as the owner of the process.
 
     Root itself is nobody there, for whom the kernel makes no file.

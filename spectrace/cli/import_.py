@@ -25,6 +25,15 @@ from spectrace.store.recorded import SUFFIX, recorded
 
 _UNBOUNDED_BYTES = 1 << 50  # nothing goes: what is imported is already on a disk
 _TRACE_SUFFIXES = (".gz", ".json", ".trace", ".sqlite")
+ClassesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--classes",
+        metavar="TOML",
+        help='Further classes of kernels: a table [classes] of lines like moe = ["my_moe"].',
+        show_default=False,
+    ),
+]
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,19 +74,12 @@ def import_(
             show_default=False,
         ),
     ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML",
-            help='Further classes of kernels: a table [classes] of lines like moe = ["my_moe"].',
-            show_default=False,
-        ),
-    ] = None,
+    classes: ClassesOption = None,
     json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     force: ForceOption = False,
 ) -> None:
     """Make a recording of traces that you have: the torch profiler's, or Nsight Systems'."""
-    table = KernelClasses(_classes(classes))
+    table = KernelClasses(classes_of(classes))
     path = output or beside(files[0])
     kept = recorded(path, force=force, max_bytes=_UNBOUNDED_BYTES, whole=True)
     with interrupted_by_signals(), kept as store:
@@ -95,7 +97,15 @@ def beside(trace: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def _classes(path: Path | None) -> dict[str, list[str]] | None:
+def classes_of(path: Path | None) -> dict[str, list[str]] | None:
+    """The user's own classes of kernels.
+
+    Args:
+        path: As `ClassesOption` gives it.
+
+    Raises:
+        SpectraceError: The file cannot be read, or says something else.
+    """
     if path is None:
         return None
     try:

@@ -27,6 +27,7 @@ _COMMANDS = {
     "mode": "spectrace.cli.mode:mode",
     "sample": "spectrace.cli.sample:sample",
     "compare-timing": "spectrace.cli.compare_timing:compare_timing",
+    "kernels": "spectrace.cli.kernels:kernels",
     "status": "spectrace.cli.status:status",
     "doctor": "spectrace.cli.doctor:doctor",
     "serve": "spectrace.cli.serve:serve",

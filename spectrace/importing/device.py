@@ -85,8 +85,8 @@ def on_device(
     segments = [(place, phase) for place, turn in enumerate(turns) for phase in turn.phases]
     if not segments:
         return OnDevice([[] for _ in turns], _times(process.kernels, None, []))
-    launched = _launch_segments(process, thread, [phase for _, phase in segments])
-    of_kernel = _kernel_segments(process.kernels, process.launches, launched)
+    launched = launch_segments(process, thread, [phase for _, phase in segments])
+    of_kernel = kernel_segments(process.kernels, process.launches, launched)
     names = [phase.name.value for _, phase in segments]
     extents = _extents(process.kernels, of_kernel, len(segments))
     graphs = _graphs(process.launches, launched, len(segments))
@@ -99,9 +99,7 @@ def on_device(
     return OnDevice(_in_order(lanes, faults), _times(process.kernels, of_kernel, names))
 
 
-def _launch_segments(
-    process: ProcessTrace, thread: Hashable, phases: Sequence[HostPhase]
-) -> Column:
+def launch_segments(process: ProcessTrace, thread: Hashable, phases: Sequence[HostPhase]) -> Column:
     """For each launch the place of the phase in which it lies, -1 for none."""
     launches = process.launches
     start_ns = np.asarray(launches.start_ns, dtype=np.int64)
@@ -115,7 +113,7 @@ def _launch_segments(
     return np.where(inside, place, -1).astype(np.int64)
 
 
-def _kernel_segments(kernels: Kernels, launches: Launches, launched: Column) -> Column:
+def kernel_segments(kernels: Kernels, launches: Launches, launched: Column) -> Column:
     """For each kernel the place of the phase in which it was launched, -1 for none."""
     correlation = np.asarray(kernels.correlation, dtype=np.int64)
     ids = np.asarray(launches.correlation, dtype=np.int64)
@@ -135,8 +133,7 @@ def _extents(kernels: Kernels, of_kernel: Column, count: int) -> list[tuple[int,
     inside = of_kernel >= 0
     if not inside.any():
         return [None] * count
-    busy = np.bincount(stream[inside], weights=(end_ns - start_ns)[inside])
-    inside &= stream == busy.argmax()
+    inside &= stream == busiest(kernels, of_kernel)
     first = np.full(count, _NEVER, dtype=np.int64)
     last = np.zeros(count, dtype=np.int64)
     np.minimum.at(first, of_kernel[inside], start_ns[inside])
@@ -145,6 +142,16 @@ def _extents(kernels: Kernels, of_kernel: Column, count: int) -> list[tuple[int,
         None if begin == _NEVER else (int(begin), int(end))
         for begin, end in zip(first, last, strict=True)
     ]
+
+
+def busiest(kernels: Kernels, of_kernel: Column) -> int:
+    """The stream that does most of what phases launched; -1 where they launched nothing."""
+    inside = of_kernel >= 0
+    if not inside.any():
+        return -1
+    spent = np.asarray(kernels.end_ns, dtype=np.int64) - np.asarray(kernels.start_ns, np.int64)
+    stream = np.asarray(kernels.stream, dtype=np.int64)
+    return int(np.bincount(stream[inside], weights=spent[inside]).argmax())
 
 
 def _graphs(launches: Launches, launched: Column, count: int) -> list[bool | None]:

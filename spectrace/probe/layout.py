@@ -76,6 +76,7 @@ class Word:
     LOST_RECORDS = 72  # records that were overwritten before that reader came to them
     CONTROLLER = 70  # KEY of the reader that holds control, 0: nobody
     COMMAND_NS = 71  # CLOCK_MONOTONIC at which COMMAND was written
+    KERNELS = 73  # the kernel window asked for: `kernels_word`, 0: none
 
     # The seats of the readers, `SEATS` of `Seat.WORDS` words each; the probe never looks there.
     SEATS = 128
@@ -321,6 +322,22 @@ def every_at(word: int, number: int) -> int:
     """Of how many cycles one is recorded in full by a sampling word, at the cycle `number`."""
     every, from_cycle, before = split_sampling(word)
     return every if number >= from_cycle else before
+
+
+def kernels_word(first: int, cycles: int, turn: int) -> int:
+    """The control word "kernels, from cycle `first` on, `cycles` cycles"; from 0 is at once.
+
+    Args:
+        first: The first cycle, of which 32 bits count.
+        cycles: How many, 16 bits.
+        turn: Anything, of which 16 bits count: the same wish again must be another word.
+    """
+    return cycles | (first & LOW_HALF) << 16 | (turn & 0xFFFF) << 48
+
+
+def split_kernels(word: int) -> tuple[int, int]:
+    """First cycle and cycles of a control word."""
+    return word >> 16 & LOW_HALF, word & 0xFFFF
 
 
 def units_offset(code_bytes: int) -> int:

@@ -127,6 +127,9 @@ def leave(resident: Resident, state: int) -> None:
 
     extras = (recorder.boundaries, recorder.ranges)
     closing = [extra.close for extra in extras if extra is not None]
+    window = getattr(resident, "window", None)  # on kernels; only a scheduler has one
+    if window is not None:
+        closing.append(window.close)
     _take_all(
         (
             restore,

@@ -9,7 +9,7 @@ from time import monotonic_ns as now
 from typing import TYPE_CHECKING, Any
 
 # The modules named whole are loaded when first used: see bootstrap.
-from . import faults, leaving, older, ranges, request_spans, timers
+from . import faults, kernels, leaving, older, ranges, request_spans, timers
 from .engines import sglang as engine
 from .engines import sglang_rows
 from .hooks import (
@@ -31,6 +31,7 @@ from .layout import (
     Ph,
     State,
     Word,
+    split_kernels,
 )
 from .recorder import HOLD, Recorder
 
@@ -44,6 +45,7 @@ Function = Any
 _IDLE_CALLS_BETWEEN_CLOCKS = 64  # the idle call comes more than 10,000 times a second
 # Looked at with every cycle or idle call.
 _COMMAND, _HEARTBEAT_NS, _IDLE_CALLS = Word.COMMAND, Word.HEARTBEAT_NS, Word.IDLE_CALLS
+_KERNELS = Word.KERNELS
 _CYCLE_COUNT, _RAN_AS_GRAPH = engine.CYCLE_COUNT, engine.RAN_AS_GRAPH
 _FINISHED_LENGTH, _QUEUED, _RUNNING = engine.FINISHED_LENGTH, engine.QUEUED, engine.RUNNING
 _DRAIN_EVERY_NS = 1_000_000  # while idle
@@ -73,6 +75,7 @@ class Tracer:
         patches: The functions that stand wrapped.
         info: What is known of this server, by name.
         forget: As the argument.
+        window: On kernels, while one is open.
     """
 
     def __init__(self, ring: RingWriter, forget: Callable[[], None]) -> None:
@@ -95,6 +98,8 @@ class Tracer:
         self._worker_known = self._installed = self._sized = False
         self.active = False
         self._drain_at_ns = 0
+        self.window: kernels.KernelWindow | None = None
+        self._kernels_word = ring.words[_KERNELS]  # what was asked for before is over
 
     def arm(self) -> None:
         """Hooks the scheduler; the worker is found and hooked at the next `run_batch`.
@@ -357,7 +362,13 @@ class Tracer:
             # By the value: hashing an enum's member runs Python.
             kind = self._kinds.get(batch.forward_mode._value_, Kind.OTHER)
             number = getattr(scheduler, _CYCLE_COUNT, -1) + 1
+            window_ns = 0
+            if words[_KERNELS] != self._kernels_word or self.window is not None:
+                self._look_at_kernels(number)
+                window_ns = now() - time_ns
+                time_ns += window_ns
             recorder.begin(time_ns, kind, len(batch.reqs), number)
+            recorder.own_ns += window_ns
             if self._older is not None and self._older.is_early:
                 self._older.look(batch.reqs, _look(scheduler, batch.reqs))
         except Exception as error:  # noqa: BLE001 - nothing may reach the server
@@ -366,6 +377,23 @@ class Tracer:
             if not self._installed:  # half installed is worse than not at all
                 leaving.leave(self, State.FAILED)
             raise
+
+    def _look_at_kernels(self, number: int, *, idle: bool = False) -> None:
+        """Follows the word that asks for a kernel window, and moves the one on that is open."""
+        word = self._words[_KERNELS]
+        if word != self._kernels_word:
+            self._kernels_word = word
+            self.close_window()
+            if word:
+                self.window = kernels.open_window(self.ring.path(), *split_kernels(word))
+        if self.window is not None and not self.window.step(number, idle=idle):
+            self.window = None
+
+    def close_window(self) -> None:
+        """Ends the window on kernels that is open."""
+        window, self.window = self.window, None
+        if window is not None:
+            window.close()
 
     def drain(self, time_ns: int) -> None:
         """Takes in device times that have come, and keeps count of those that never will."""
@@ -478,6 +506,8 @@ class Tracer:
                 self._drain_at_ns = time_ns + _DRAIN_EVERY_NS
                 self.drain(time_ns)
             recorder.flush()
+            if self.window is not None:
+                self._look_at_kernels(recorder.number, idle=True)
             if not self.ring.is_wanted(time_ns):
                 leaving.finish(self, time_ns)
         except Exception as error:  # noqa: BLE001 - nothing may reach the server

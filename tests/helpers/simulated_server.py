@@ -23,7 +23,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,27 @@ class SimulatedServer:
         folder: Where its ranks are told what to do.
         ranks: Names of the ranks that it begins with.
         fall_together: The death of a rank ends the others, as it does in SGLang.
+        packages: Folders of packages that its ranks can import.
     """
 
-    def __init__(self, folder: Path, *ranks: str, fall_together: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *ranks: str,
+        fall_together: bool = False,
+        packages: Sequence[Path] = (),
+    ) -> None:
         self.folder = folder
         self._kind = "fragile" if fall_together else "root"
         self.pids: dict[str, int] = {}
         self._ranks = ranks
+        self._packages = packages
 
     def __enter__(self) -> SimulatedServer:  # noqa: PYI034 - Self came with Python 3.11
         """Starts it and waits until its ranks decode."""
         self._process = subprocess.Popen(
             [_PYTHON, "-c", _PROGRAM, str(self.folder), self._kind],
-            env=_environment(),
+            env=_environment(self._packages),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -121,8 +129,9 @@ class SimulatedServer:
         )
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+def _environment(packages: Sequence[Path]) -> dict[str, str]:
+    path = ":".join(map(str, (ROOT, *packages)))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def main() -> None:

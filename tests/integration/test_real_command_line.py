@@ -149,6 +149,14 @@ def test_doctor_finds_nothing_that_keeps_attach_out(served: Served) -> None:
     assert no_ring_left(served.server.scheduler_pids())
 
 
+def test_a_window_on_kernels_is_refused_without_a_gpu(served: Served) -> None:
+    """The command says so before it asks or touches anything."""
+    done = run("kernels", str(served.server.pid))
+    assert done.returncode == 1
+    assert "This server has no GPU, so there are no kernels to look at." in done.stderr
+    assert no_ring_left(served.server.scheduler_pids())
+
+
 def test_killing_the_tracer_leaves_the_server_and_the_next_one_takes_over(loaded: Served) -> None:
     """After SIGKILL requests go on, and the next attach finds the probe and leaves nothing."""
     process = start("attach", str(loaded.server.pid))

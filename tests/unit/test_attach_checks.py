@@ -32,7 +32,13 @@ WELL = Process(
     same_clock=True,
     interpreter=Interpreter(file="/usr/bin/python3.12", version=(3, 12)),
     shared_memory=SharedMemory(total_bytes=64 * MB, free_bytes=60 * MB, writable=True),
-    packages={"sglang": "0.5.23", "torch": "2.14.1", "nvtx": "0.2.15"},
+    packages={
+        "sglang": "0.5.23",
+        "torch": "2.14.1",
+        "nvtx": "0.2.15",
+        "nvidia-cuda-cupti": "13.4.92",
+        "cupti-python": "13.4.0",
+    },
     libraries=("libcuda.so.1", "libcupti.so.13", "libtorch_cpu.so", "libtorch_cuda.so"),
     devices=("/dev/nvidia0",),
 )
@@ -251,11 +257,18 @@ def test_without_asking_the_kernel_the_settings_alone_decide() -> None:
             "unset NVTX_DISABLE",
         ),
         (
-            {"libraries": ("libcuda.so.1",)},
+            {"packages": {}, "libraries": ("libcuda.so.1",)},
             "CUPTI",
             State.WARN,
             "not found",
             "pip install nvidia-cuda-cupti",
+        ),
+        (
+            {"libraries": ("libcuda.so.1", "libcupti.so.12")},
+            "kernels",
+            State.WARN,
+            "CUDA 12",
+            "spectrace import",
         ),
         (
             {"profilers": ("py-spy (process 8)",)},

@@ -212,6 +212,8 @@ def test_packages_are_read_where_the_process_has_its_files(proc: CopyOfProc) -> 
     assert found["SGLang"].found.startswith("0.5.23, in the engine table")
     assert found["torch"].found == "2.14.1+cu130, not loaded yet"
     assert found["CUPTI"].found == "nvidia-cuda-cupti-cu13 13.0.85"
+    proc.install("cupti_python", "13.4.0")
+    assert examine.process(PID, proc=proc.folder).packages["cupti-python"] == "13.4.0"
 
 
 def test_what_stands_first_on_its_path_counts(proc: CopyOfProc) -> None:
@@ -245,6 +247,8 @@ def test_device_and_torch_are_told_by_what_is_mapped_and_open(proc: CopyOfProc) 
     assert found["device"].found == "CUDA (/dev/nvidia0, /dev/nvidia3)"
     assert found["torch"].found == "of unknown version, CUDA build"
     assert found["CUPTI"].found == "loaded"
+    copies = examine.process(PID, proc=proc.folder).cuptis
+    assert copies == (f"/{SITE}/torch/lib/libcupti.so.13",)
 
 
 def test_tool_that_listens_is_told_by_the_environment(proc: CopyOfProc) -> None:
