@@ -122,9 +122,8 @@ class Asking:
         Some ranks may come to it before they read a new word, and others after: the cycles in
         between would be kept by some of them alone.
         """
-        return any(
-            _is_imminent(members, self._before) for members in groups_of_rings(run, self._rings).values()
-        )
+        groups = groups_of_rings(run, self._rings).values()
+        return any(_is_imminent(members, self._before) for members in groups)
 
     def again(self) -> None:
         """Measures the speed from now on."""
