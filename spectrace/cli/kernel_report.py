@@ -59,7 +59,7 @@ class WindowLoss(msgspec.Struct, frozen=True, kw_only=True):
         rank: Its name.
         records: That CUPTI handed over.
         no_room: Of these found no room in the window's file.
-        torn: Buffers that are not as they were written.
+        torn: Buffers that could not be taken, or are not as they were written.
         unfinished: Records of work that had not ended.
         unknown: Records of kinds that nobody asked for.
         unnamed: Kernels whose names could not be read.
@@ -164,7 +164,7 @@ def _seen(run: Run, cycles: Sequence[Cycle], one: Written) -> tuple[SeenWindow, 
         rank=rank.name,
         records=words[Place.RECORDS],
         no_room=words[Place.LOST],
-        torn=pieces.torn,
+        torn=pieces.torn + words[Place.BROKEN],
         unfinished=found.unfinished,
         unknown=found.unknown,
         unnamed=len(set(addresses(found.works)) - one.names.keys()),

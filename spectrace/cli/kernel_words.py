@@ -100,7 +100,7 @@ def loss_sentences(loss: WindowLoss) -> Iterator[str]:
             "no room: ask for fewer --cycles."
         )
     if loss.torn:
-        yield f"{rank}: {numbers.count(loss.torn)} buffers are not as they were written."
+        yield f"{rank}: {numbers.count(loss.torn)} buffers could not be read, and are left out."
     if loss.unfinished:
         yield f"{rank}: {numbers.count(loss.unfinished)} kernels had not ended, and are left out."
     if loss.unknown:

@@ -109,11 +109,12 @@ class Store:
         self.words[place] += more
 
     def _put(self, activities: Sequence[Any]) -> bool:
+        """Whether there was room."""
         first, last = activities[0].ptr, activities[-1]
         length = last.ptr - first + RECORD_BYTES.get(int(last.kind), ALIGNED)
         if not ALIGNED <= length <= BUFFER_BYTES:
             self._count(Place.BROKEN, 1)  # they do not lie in one buffer
-            return False
+            return True
         places = array("I", [activity.ptr - first for activity in activities])
         data = ctypes.string_at(first, length)
         body = places.tobytes() + data

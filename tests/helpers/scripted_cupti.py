@@ -93,9 +93,13 @@ class ScriptedCupti:
         """Hands a buffer over at once, whose memory is spoiled afterwards."""
         memory = ctypes.create_string_buffer(buffer.data, len(buffer.data))
         address = ctypes.addressof(memory)
-        assert self._take is not None
-        self._take([Activity(address + place) for place in buffer.places])
+        self.hand_over_these([Activity(address + place) for place in buffer.places])
         ctypes.memset(address, 0xFF, len(buffer.data))
+
+    def hand_over_these(self, activities: Sequence[Any]) -> None:
+        """Hands over views of records, wherever they are."""
+        assert self._take is not None
+        self._take(activities)
 
 
 @contextmanager

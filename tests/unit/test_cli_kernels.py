@@ -161,7 +161,7 @@ def test_nothing_is_said_of_losses_where_there_are_none() -> None:
     ("changes", "words"),
     [
         ({"no_room": 5}, "5 of 100 records found no room: ask for fewer --cycles"),
-        ({"torn": 1}, "not as they were written"),
+        ({"torn": 1}, "1 buffers could not be read"),
         ({"unfinished": 2}, "had not ended"),
         ({"unknown": 3}, "another tool"),
         ({"unnamed": 4}, "names of 4 kernels could not be read"),
@@ -178,8 +178,9 @@ def test_every_loss_has_a_sentence(changes: dict[str, int], words: str) -> None:
 
 def test_what_the_probe_counted_and_what_is_broken_is_in_the_report() -> None:
     """The clock was set by 2 ms in the window, and it was cut short."""
-    [loss] = report(LOST=9, CUT_SHORT=1, ENDED_REAL_NS=BOUNDS.end_ns + 2_000_000).losses
-    assert (loss.no_room, loss.cut_short, loss.clock_stepped) == (9, True, True)
+    found = report(LOST=9, BROKEN=2, CUT_SHORT=1, ENDED_REAL_NS=BOUNDS.end_ns + 2_000_000)
+    [loss] = found.losses
+    assert (loss.no_room, loss.torn, loss.cut_short, loss.clock_stepped) == (9, 2, True, True)
 
 
 def test_names_are_read_out_of_the_process() -> None:

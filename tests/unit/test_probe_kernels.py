@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -213,6 +215,24 @@ def test_what_finds_no_room_is_counted_and_what_does_still_comes(
         found = pieces_in(windowed.file.read_bytes(), windowed.word(Place.HEAD))
         assert decoded(found.whole).works.correlation.tolist() == [9]
         assert windowed.word(Place.LOST) == 3
+
+
+def test_records_that_do_not_lie_in_one_buffer_are_not_touched(
+    windowed: Windowed, cupti: ScriptedCupti
+) -> None:
+    """What lies between them may be no memory of ours: they are counted, and left alone."""
+    windowed.ask(2, 2)
+    windowed.step(3)
+    one = record("kernel13", start=1, end=2, correlation_id=1)
+    memory = ctypes.create_string_buffer(one * 2, 2 * len(one))
+    address = ctypes.addressof(memory)
+    near = scripted_cupti.Activity(address + len(one))
+    far = SimpleNamespace(ptr=address + (1 << 40), kind=Activity.KERNEL)
+    for pair in ([near, far], [near, scripted_cupti.Activity(address)]):  # the second, backwards
+        cupti.hand_over_these(pair)
+    assert windowed.word(Place.BROKEN) == 2
+    assert windowed.word(Place.LOST) == 0
+    assert windowed.word(Place.HEAD) == DATA_OFFSET
 
 
 @pytest.mark.usefixtures("at_once")
