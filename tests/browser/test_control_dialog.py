@@ -68,6 +68,8 @@ def test_another_sampling_is_asked_for_by_the_keyboard_alone(dialog: Page, trace
     # Just before it every cycle is there, behind it one in five.
     wanted = {*range(first - 20, first), *(n for n in range(first, first + 50) if n % 5 == 0)}
     until(lambda: wanted == {n for n in traced.cycles(2000) if first - 20 <= n < first + 50})
+    part = re.compile(r"of (1 cycle in 5|\d+ % of the cycles)")
+    expect(dialog.locator(".band")).to_contain_text(part, timeout=PAGE_TIMEOUT_MS)
     expect(field).to_have_value("5")
     expect(dialog.get_by_role("button", name="Record 1 cycle in 5 in full")).to_be_disabled()
     again = asked_by_keys(dialog, "1", "every cycle")
