@@ -255,7 +255,7 @@ def write_memory(pid: int, address: int, data: bytes) -> None:
 def _memory(pid: int, mode: Literal["rb", "r+b"]) -> FileIO:
     try:
         return Path(f"/proc/{pid}/mem").open(mode, buffering=0)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter before its parent has noticed
         raise procfs.no_such_process(pid) from None
     except PermissionError:
         raise not_permitted(pid) from None

@@ -7,14 +7,16 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from spectrace.attach import elf, ptrace
 from spectrace.attach.ptrace import StoppedThread
+from spectrace.errors import SpectraceError
 from tests.integration.attach_targets import running, state_of, wait_until
 
 pytestmark = [
@@ -303,6 +305,24 @@ def test_death_of_the_process_is_reported_and_left_to_its_parent(
         with pytest.raises(ptrace.TargetGone):
             ptrace.operate(process.pid, kill_and_call)
         assert process.wait(timeout=60) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda pid: ptrace.operate(pid, lambda _: None),
+        lambda pid: ptrace.read_memory(pid, 0, 1),
+        lambda pid: ptrace.write_memory(pid, 0, b"0"),
+    ],
+)
+def test_a_process_whose_parent_has_not_noticed_its_end_is_gone(
+    look: Callable[[int], object],
+) -> None:
+    """It has no memory any more, and the error says that it has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(SpectraceError, match=f"There is no process {ended.pid}: it has ended"):
+            look(ended.pid)
 
 
 def test_process_is_untraced_afterwards(native: Path, tmp_path: Path) -> None:
