@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spectrace.attach import discover, modes
-from spectrace.attach.modes import Switch
+from spectrace.attach.modes import Switch, Wish
 from spectrace.cli import numbers
 from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
@@ -20,6 +20,12 @@ TakeControl = Annotated[
 ]
 
 
+Server = Annotated[
+    int | None,
+    typer.Argument(help="Any process of the server, where several run.", show_default=False),
+]
+
+
 def mode(
     mode: Annotated[
         TimingMode,
@@ -29,16 +35,27 @@ def mode(
             show_default=False,
         ),
     ],
-    pid: Annotated[
-        int | None,
-        typer.Argument(help="Any process of the server, where several run.", show_default=False),
-    ] = None,
+    pid: Server = None,
     take_control: TakeControl = False,
 ) -> None:
     """Time a traced server in another way, from the same cycle on on all of its ranks."""
+    ask(pid, Wish(mode=mode), take_control=take_control)
+
+
+def ask(pid: int | None, wish: Wish, *, take_control: bool) -> None:
+    """Asks a server for something, and says from which cycle on it holds.
+
+    Args:
+        pid: Any process of the server; None for the only one.
+        wish: What is asked for.
+        take_control: Also where several spectraces read, of which one controls.
+
+    Raises:
+        SpectraceError: There is no such server, or it cannot be asked.
+    """
     run = discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
-    for switch in modes.switch(run, mode, take_control=take_control):
-        typer.echo(describe(switch, mode.value))
+    for switch in modes.switch(run, wish, take_control=take_control):
+        typer.echo(describe(switch, str(wish)))
 
 
 def the_only(runs: list[Run]) -> Run:

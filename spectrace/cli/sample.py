@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from spectrace.attach import discover, modes
-from spectrace.cli.mode import TakeControl, describe, the_only
+from spectrace.attach.modes import Wish
+from spectrace.cli.mode import Server, TakeControl, ask
 from spectrace.probe.layout import MAX_EVERY
 
 
@@ -22,14 +22,8 @@ def sample(
             show_default=False,
         ),
     ],
-    pid: Annotated[
-        int | None,
-        typer.Argument(help="Any process of the server, where several run.", show_default=False),
-    ] = None,
+    pid: Server = None,
     take_control: TakeControl = False,
 ) -> None:
     """Record every Nth cycle of a traced server, from the same cycle on on all of its ranks."""
-    run = discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
-    wish = modes.Wish(every=every)
-    for switch in modes.switch(run, wish, take_control=take_control):
-        typer.echo(describe(switch, str(wish)))
+    ask(pid, Wish(every=every), take_control=take_control)

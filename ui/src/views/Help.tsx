@@ -1,7 +1,8 @@
 // All keys, and what the search field understands, in a dialog.
 import { type Signal, signal } from "@preact/signals";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId } from "preact/hooks";
 import { layout } from "../pointing.ts";
+import { Dialog } from "./Dialog.tsx";
 
 type Lines = readonly (readonly [keys: readonly string[], does: string])[];
 
@@ -47,27 +48,18 @@ export const helping: Signal<boolean> = signal(false);
 
 /** Closed until somebody asks for it. */
 export function Help() {
-  const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
-  const open = helping.value;
-  useEffect(() => {
-    if (open) {
-      dialog.current?.showModal();
-    } else {
-      dialog.current?.close();
-    }
-  }, [open]);
   return (
-    <dialog
+    <Dialog
+      open={helping.value}
+      title={title}
       class="help"
-      ref={dialog}
-      aria-labelledby={title}
       onClose={() => {
         helping.value = false;
       }}
     >
-      {open && <Contents title={title} />}
-    </dialog>
+      <Contents title={title} />
+    </Dialog>
   );
 }
 

@@ -1,5 +1,5 @@
 // The button that opens the dialog in which cycles are saved, and the dialog.
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import { bytes } from "../lib/format.ts";
 import { exportInWords, formatName, type Part, partsOf } from "../lib/saving.ts";
 import type { RunState } from "../lib/wire.ts";
@@ -14,6 +14,7 @@ import {
   saving,
 } from "../saving.ts";
 import { cycles, run, tab } from "../state.ts";
+import { Dialog } from "./Dialog.tsx";
 import { canRecord, Record } from "./Record.tsx";
 import { measuredRange, view } from "./timeline/model.ts";
 
@@ -39,28 +40,18 @@ export function SaveButton() {
 
 /** Closed until somebody asks for it. */
 export function Save() {
-  const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
-  const open = saving.value && run.value !== null;
-  useEffect(() => {
-    if (open) {
-      dialog.current?.showModal();
-    } else {
-      dialog.current?.close();
-    }
-  }, [open]);
   return (
-    <dialog
+    <Dialog
+      open={saving.value && run.value !== null}
+      title={title}
       class="ask"
-      ref={dialog}
-      aria-labelledby={title}
       onClose={() => {
         saving.value = false;
       }}
-      onKeyDown={(event) => event.stopPropagation()}
     >
-      {open && run.value && <Form current={run.value} title={title} />}
-    </dialog>
+      {run.value && <Form current={run.value} title={title} />}
+    </Dialog>
   );
 }
 

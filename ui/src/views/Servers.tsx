@@ -21,6 +21,7 @@ import {
   looking,
 } from "../servers.ts";
 import { server } from "../state.ts";
+import { Dialog } from "./Dialog.tsx";
 
 /** How a server is timed of which nobody asks for anything else. */
 const UNASKED = "device";
@@ -44,33 +45,25 @@ export function ServersButton() {
 
 /** Closed until somebody asks for it. */
 export function Servers() {
-  const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
   const shown = asked.value;
-  const open = shown !== null;
-  useEffect(() => {
-    if (open) {
-      dialog.current?.showModal();
-    } else if (dialog.current?.open) {
-      dialog.current.close();
-      if (document.activeElement === document.body) {
-        // What opened it went with the empty page.
-        document.querySelector<HTMLElement>(".top .attach")?.focus();
-      }
-    }
-  }, [open]);
   return (
-    <dialog
+    <Dialog
+      open={shown !== null}
+      title={title}
       class="ask"
-      ref={dialog}
-      aria-labelledby={title}
       onClose={() => {
         asked.value = null;
       }}
-      onKeyDown={(event) => event.stopPropagation()}
+      onClosed={() => {
+        if (document.activeElement === document.body) {
+          // What opened it went with the empty page.
+          document.querySelector<HTMLElement>(".top .attach")?.focus();
+        }
+      }}
     >
       {shown && <Step key={shown.kind} shown={shown} title={title} />}
-    </dialog>
+    </Dialog>
   );
 }
 
