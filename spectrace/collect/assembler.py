@@ -279,7 +279,13 @@ class _Skips:
 
     def __init__(self) -> None:
         self.sums = SkippedCycles()
+        self._begin = -1
         self._stretches: list[tuple[int, int, int]] = []  # first and last number, cycles
+
+    def start(self, begin: int) -> None:
+        """From now on `counted` counts, and only stretches behind that cycle."""
+        self._begin = begin
+        self._stretches = [one for one in self._stretches if one[0] > begin]
 
     def add(self, record: SkippedRecord) -> None:
         """Takes in one stretch of cycles, or late results of one."""
@@ -290,7 +296,7 @@ class _Skips:
             correct_drafts=self.sums.correct_drafts + record.correct_drafts,
             output_tokens=self.sums.output_tokens + record.output_tokens,
         )
-        if not record.cycles:
+        if not record.cycles or record.first <= self._begin:
             return
         self._stretches.append((record.first, record.last, record.cycles))
         if len(self._stretches) > _STRETCHES:  # the older half has long been passed by all ranks
@@ -299,11 +305,9 @@ class _Skips:
             merged = (old[0][0], old[-1][1], sum(cycles for _, _, cycles in old))
             self._stretches.insert(0, merged)
 
-    def between(self, begin: int, end: int) -> int:
-        """Cycles in stretches that lie within these numbers."""
-        return sum(
-            cycles for first, last, cycles in self._stretches if begin < first and last < end
-        )
+    def counted(self, end: int) -> int:
+        """Cycles in stretches from the start to before the cycle `end`."""
+        return sum(cycles for _, last, cycles in self._stretches if last < end)
 
 
 class _Group:
@@ -355,7 +359,10 @@ class _Group:
         if rank_name not in self._first and rank_name not in self._since:
             self._first[rank_name] = number
             if self._all_report:
-                self._drop_before(max(self._first.values()))
+                begin = max(self._first.values())
+                self._drop_before(begin)
+                for skips in self._skips.values():
+                    skips.start(begin)
         cycle = self._cycle(number)
         if cycle is None or rank_name in cycle.reports or not self._has(rank_name, number):
             return
@@ -445,7 +452,7 @@ class _Group:
         ahead = sum(number > reached and self._unbroken(number) for number in self._open)
         ahead += min(self._settled_ahead, max(0, self._floor - reached))
         begin = max(self._first.values())
-        skipped = max(skips.between(begin, newest) for skips in self._skips.values())
+        skipped = max(skips.counted(newest) for skips in self._skips.values())
         return max(0, newest - begin + 1 - self._complete - ahead - skipped)
 
     def _cycle(self, number: int) -> _Open | None:

@@ -550,6 +550,18 @@ def test_cycles_that_sampling_left_out_are_summed_and_not_missing() -> None:
     )
 
 
+@pytest.mark.parametrize("before", [0, 9])
+def test_a_long_session_with_sampling_misses_nothing(before: int) -> None:
+    """1,500 stretches of nine cycles, also where one began before the first whole cycle."""
+    assembler = Assembler(run_of("TP0"))
+    if before:
+        assembler.add("TP0", [skipped(before, 1, before)], 0)
+    for number in range(10, 15_010, 10):
+        assembler.add("TP0", [cycle_record(number), skipped(9, number + 1, number + 9)], 0)
+        assert assembler.missing == 0
+    assert assembler.skipped.cycles == before + 1_500 * 9
+
+
 def test_cycles_that_were_lost_between_sampled_ones_are_missing() -> None:
     """The sums of 4 and 5 were overwritten: nobody knows of them."""
     assembler = Assembler(run_of("TP0"))
