@@ -84,8 +84,8 @@ def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:
     """
     summary, facts = report.summary, report.session
     rows = [
-        ("cycles/s", numbers.rate(summary.cycles_per_s)),
-        ("tokens/s", numbers.rate(summary.tokens_per_s)),
+        ("cycles/s", numbers.rate(summary.cycles_per_s) + _in_full(facts)),
+        ("tokens/s", numbers.rate(summary.tokens_per_s) + _in_full(facts)),
         *_acceptance(summary, defined=defined),
     ]
     if summary.batch_size_median is not None:
@@ -96,7 +96,7 @@ def figures(report: Report, *, defined: bool = True) -> list[tuple[str, str]]:
     if report.exported is not None:
         rows.append(("sent on", _sent(report.exported)))
     if summary.cycles:
-        rows.append(("tracing cost", tracing_cost(summary)))
+        rows.append(("tracing cost", tracing_cost(summary) + _in_full(facts)))
     if facts.timing and summary.cycles and TimingMode.DEVICE not in summary.modes:
         rows.append(("device", facts.timing))
     if facts.skipped.cycles:
@@ -171,14 +171,19 @@ def tracing_cost(summary: Summary) -> str:
     )
 
 
+def _in_full(facts: SessionFacts) -> str:
+    """Behind a figure of the cycles that are recorded in full, where sampling left out others."""
+    return " of the cycles in full" if facts.skipped.cycles else ""
+
+
 def one_line(report: Report) -> str:
     """The report for a log: the few figures that matter most, in one line."""
     summary = report.summary
     if not summary.cycles:
         return nothing_seen(report)
     parts = [
-        f"{numbers.rate(summary.cycles_per_s)} cycles/s",
-        f"{numbers.rate(summary.tokens_per_s)} tokens/s",
+        f"{numbers.rate(summary.cycles_per_s)} cycles/s{_in_full(report.session)}",
+        f"{numbers.rate(summary.tokens_per_s)} tokens/s{_in_full(report.session)}",
     ]
     times = summary.speculative or summary.decode
     if times is not None and times.time is not None:

@@ -12,7 +12,7 @@ import { endOf, Skew, until } from "./lib/now.ts";
 import type { Report } from "./lib/report.ts";
 import { merged, type TracedRequest } from "./lib/requests.ts";
 import { amend, CycleRing, findCycle, merge } from "./lib/ring.ts";
-import { isTraced } from "./lib/run.ts";
+import { isSampled, isTraced } from "./lib/run.ts";
 import { type Columns, Series } from "./lib/series.ts";
 import { keptShare, newest, summarize } from "./lib/summary.ts";
 import { type Timing, timingOf } from "./lib/timing.ts";
@@ -190,7 +190,9 @@ export const figures = computed<Figures>(() => {
   const sent = run.value?.summary ?? null;
   const recentOnes = newest(past, SUMMARY_S);
   const summary = sent && sent.cycles > 0 ? sent : summarize(recentOnes, SUMMARY_S);
-  const share = keptShare(recentOnes) ?? 1 / (run.value?.sample_every ?? 1);
+  const share = isSampled(run.value)
+    ? (keptShare(recentOnes) ?? 1 / (run.value?.sample_every ?? 1))
+    : 1;
   const recent = lastEndMs === null || runNowMs() - lastEndMs < SUMMARY_S * 1000;
   const current = recent || untilMs !== null;
   return { summary, current, share, lastEndMs, lastN: last?.n ?? null, untilMs };

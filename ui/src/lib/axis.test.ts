@@ -8,11 +8,26 @@ import {
   niceStep,
   ticks,
   tickText,
+  timeStep,
 } from "./axis.ts";
 
 it("steps are 1, 2 or 5 times a power of ten", () => {
   expect([0.3, 1, 1.1, 3, 7, 40].map(niceStep)).toEqual([0.5, 1, 2, 5, 10, 50]);
   expect([0, Number.NaN].map(niceStep)).toEqual([1, 1]);
+});
+
+it("steps of the time of day divide a minute, an hour or a day from 10 s on", () => {
+  expect([0.3, 3000, 7000, 20_000, 50_000].map(timeStep)).toEqual([
+    0.5, 5000, 10_000, 30_000, 60_000,
+  ]);
+  const hour = 3_600_000;
+  expect([200_000, 2.5 * hour, 13 * hour, 30 * hour].map(timeStep)).toEqual([
+    300_000,
+    3 * hour,
+    24 * hour,
+    48 * hour,
+  ]);
+  expect(ticks({ start: 0, end: 100_000 }, 5, 30_000)).toEqual([0, 30_000, 60_000, 90_000]);
 });
 
 it("ticks are round and inside", () => {

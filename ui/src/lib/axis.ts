@@ -3,6 +3,9 @@ import { fixed } from "./format.ts";
 import { ascending, percentile } from "./summary.ts";
 
 const MS_PER_S = 1000;
+const DAY_MS = 86_400_000;
+const LONGEST_NICE_MS = 5000;
+const LONG_S = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200];
 const STEPS = [1, 2, 5, 10] as const;
 const EXACT = [1, 0.1, 0.01] as const;
 const SPANS = [1, 1.2, 1.5, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10] as const;
@@ -18,9 +21,23 @@ export function niceStep(value: number): number {
   return nice(value, STEPS);
 }
 
+/**
+ * The step of an axis of the time of day, in ms: as `niceStep`, and from 10 s on one that divides
+ * a minute, an hour or a day, or is whole days.
+ */
+export function timeStep(value: number): number {
+  const days = Math.ceil(value / DAY_MS - 1e-9) * DAY_MS;
+  return value <= LONGEST_NICE_MS
+    ? niceStep(value)
+    : (LONG_S.map((step) => step * MS_PER_S).find((step) => step >= value * (1 - 1e-9)) ?? days);
+}
+
 /** Round numbers from `start` to `end`, at most about `most` of them. */
-export function ticks({ start, end }: Range, most: number): number[] {
-  const step = niceStep((end - start) / Math.max(1, most));
+export function ticks(
+  { start, end }: Range,
+  most: number,
+  step = niceStep((end - start) / Math.max(1, most)),
+): number[] {
   const first = Math.ceil(start / step - 1e-9);
   const count = Math.floor(end / step + 1e-9) - first + 1;
   // Multiplied, not added up, so that 0.3 stays 0.3 as well as it can.

@@ -3,6 +3,7 @@ import {
   address,
   algorithm,
   endInWords,
+  isSampled,
   isTraced,
   lostInWords,
   lostTotal,
@@ -26,6 +27,16 @@ describe("the model", () => {
     expect(modelName(runOf())).toBe("pid 41");
     expect(address(runOf())).toBe("gpu-07:41");
   });
+});
+
+it("a run that is traced here was sampled if it is now or left cycles out", () => {
+  const none = { cycles: 0, total_ns: 0, verifies: 0, correct_drafts: 0, output_tokens: 0 };
+  const skipped = { ...none, cycles: 9 };
+  const here = { source: "attached", skipped: none, sample_every: 1 };
+  expect(isSampled(runOf(here))).toBe(false);
+  expect(isSampled(runOf({ ...here, sample_every: 10 }))).toBe(true);
+  expect(isSampled(runOf({ ...here, skipped }))).toBe(true);
+  expect(isSampled(runOf({ ...here, source: "received" }))).toBe(true);
 });
 
 it("the algorithm says as much as was seen", () => {

@@ -80,6 +80,11 @@ export function isTraced(run: RunState): boolean {
   return run.source !== "file" && run.state !== "server_gone" && run.state !== "detached";
 }
 
+/** Whether sampling may have left out cycles of a run: of one that is traced here that is known. */
+export function isSampled(run: RunState | null): boolean {
+  return run?.source !== "attached" || run.sample_every > 1 || run.skipped.cycles > 0;
+}
+
 /** The ranks that do not report, in a sentence; null if all do. */
 export function silentRanks(run: RunState): string | null {
   const silent = run.ranks

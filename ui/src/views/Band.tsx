@@ -51,13 +51,14 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
               name="cycle time"
               about="How long a cycle takes, from its start to the start of the next one or to the first idle call, on the first rank. Half of the cycles take at most p50, 95 % at most p95, 99 % at most p99."
               value={percentiles(times)}
+              wraps
             />
           </dl>
           <dl class="facts">
             <Fact
               name="cycles/s"
-              about="A cycle is one pass of the decode loop."
-              value={rate(shown.current ? (summary?.cycles_per_s ?? null) : null)}
+              about={`A cycle is one pass of the decode loop.${part ? " Those recorded in full are counted." : ""}`}
+              value={`${rate(shown.current ? (summary?.cycles_per_s ?? null) : null)}${part ? " in full" : ""}`}
             />
             <Fact
               name="batch"

@@ -1,5 +1,6 @@
 // The first line: which server this is, what is lost, what tracing costs, and how time is taken.
 import { costShare, whole } from "../lib/format.ts";
+import { partInWords } from "../lib/notes.ts";
 import { address, algorithm, lostInWords, lostTotal, modelName } from "../lib/run.ts";
 import { timingInWords } from "../lib/timing.ts";
 import type { RunState } from "../lib/wire.ts";
@@ -95,6 +96,7 @@ function Health({ current }: { readonly current: RunState }) {
   const lost = lostTotal(current);
   const cost = figures.value.summary?.probe_share ?? null;
   const median = figures.value.summary?.probe_median_us ?? null;
+  const which = partInWords(figures.value.share) === null ? "" : " recorded in full";
   return (
     <>
       <Term about={lostInWords(current) || "No record, cycle or export was lost since the start."}>
@@ -104,9 +106,9 @@ function Health({ current }: { readonly current: RunState }) {
       </Term>
       <Term
         class="roomy"
-        about={`The probe's own time in the cycles of the last 10 s, divided by the time of these cycles${
+        about={`The probe's own time in the cycles${which} of the last 10 s, divided by the time of these cycles${
           median === null ? "." : `; ${median.toFixed(0)} µs in the median cycle.`
-        }`}
+        }${which && " Cycles that sampling leaves out take a small part of that."}`}
       >
         <span class="stat">
           tracer cost{" "}
@@ -114,6 +116,7 @@ function Health({ current }: { readonly current: RunState }) {
             {median !== null && <span class="wide">{median.toFixed(0)} µs, </span>}
             {costShare(cost)}
           </b>
+          {which && " in full"}
         </span>
       </Term>
       <Mode current={current} />

@@ -1,5 +1,5 @@
 // Draws the axis of time on its canvas; what lies where is decided in lib/timeline.ts.
-import { decimalsOf, niceStep, type Range, ticks } from "../../lib/axis.ts";
+import { decimalsOf, type Range, ticks, timeStep } from "../../lib/axis.ts";
 import { cycleKey, cycleMs, lateness } from "../../lib/cycle.ts";
 import { clock, fixed, lateMs, ms, ns, shortId, whole } from "../../lib/format.ts";
 import { deviceInWords, phasesOf } from "../../lib/lanes.ts";
@@ -277,10 +277,11 @@ class Painter {
 
   #ruler(): void {
     const { view, gutter, width } = this.#scene;
-    const base = Math.floor(view.start / MINUTE_MS) * MINUTE_MS;
     const most = this.#plot / TICK_ROOM;
-    const step = niceStep((view.end - view.start) / Math.max(1, most));
-    for (const tick of ticks({ start: view.start - base, end: view.end - base }, most)) {
+    const step = timeStep((view.end - view.start) / Math.max(1, most));
+    const unit = Math.max(MINUTE_MS, step);
+    const base = Math.floor(view.start / unit) * unit;
+    for (const tick of ticks({ start: view.start - base, end: view.end - base }, most, step)) {
       const x = this.#xOf(base + tick);
       this.#pen.fill("line2", [x, HEAD - 4, 1, 3]);
       const text = tickWords(base + tick, step);
