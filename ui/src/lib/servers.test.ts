@@ -50,6 +50,8 @@ it("a server is named by its model or release, and the rest stands beside it", (
 
 it("who traces it is said, and by whose clock", () => {
   expect(statusInWords(found(), false)).toBe("Not traced.");
+  const other = found({ obstacle: "spectrace: its ring has another layout." });
+  expect(statusInWords(other, false)).toBe("Not traced by this release of spectrace.");
   expect(statusInWords(found({ reader: "process 9", mode: "host" }), false)).toBe(
     "Traced by process 9, timing host.",
   );

@@ -74,9 +74,11 @@ export function statusInWords(found: FoundServer, here: boolean): string {
   if (found.way === "joined") {
     return "A spectrace that ended has left its probe there, and nobody reads.";
   }
-  return found.way === "plugin" || found.way === "loop"
-    ? "Not traced: the probe that it brought itself sleeps."
-    : "Not traced.";
+  if (found.way === "plugin" || found.way === "loop") {
+    return "Not traced: the probe that it brought itself sleeps.";
+  }
+  // Another release may trace it, which is what stands in the way then.
+  return found.obstacle ? "Not traced by this release of spectrace." : "Not traced.";
 }
 
 const ONCE = "Each is held up once, for a few ms, and this page then says for how long.";
