@@ -11,12 +11,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.test_accessible import AXE, faults
 from tests.browser.test_save_dialog import PADDING
-from tests.helpers.page import Paged, paged, window
+from tests.helpers.page import SERVE, Paged, paged, window
 from tests.helpers.simulated_server import SimulatedServer
 
 pytestmark = pytest.mark.beside_others
 
-SERVE = ("serve", "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
 MOST_TABS = 200  # others may run servers here too, each of which has a button
 
 

@@ -19,6 +19,7 @@ from tests.helpers.command import SPECTRACE, TIMEOUT_S
 T = TypeVar("T")
 PAGE_TIMEOUT_MS = 30_000
 POLL_S = 0.1
+SERVE = ("serve", "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
 _ADDRESS_MS = 400  # the address follows at most every 300
 
 

@@ -26,7 +26,7 @@ from spectrace.server.attacher import Attacher
 from spectrace.server.hub import Hub
 from tests.helpers.attach_rounds import Belongings, belongings
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
-from tests.helpers.page import Paged, paged, until
+from tests.helpers.page import SERVE, Paged, paged, until
 from tests.helpers.simulated_server import SimulatedServer
 from tests.helpers.stored import open_store
 
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.beside_others
 
 NOBODY = 65534
 JSON = {"content-type": "application/json"}
-SERVE = ("serve", "--port", "0", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
 
 
 @pytest.fixture
