@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from functools import cache
 
 import msgspec
 
 from spectrace.errors import SpectraceError
-
-
-class KernelClass(str, Enum):
-    """What a kernel does."""
-
-    COMMUNICATION = "communication"
-    MOE = "moe"
-    ATTENTION = "attention"
-    MATMUL = "matmul"
-    NORM = "norm"
-    SAMPLING = "sampling"
-    COPY = "copy"
-    OTHER = "other"
-
+from spectrace.kernels import KernelClass
 
 # The first pattern that is found in a name decides, so that what is special stands before what is
 # general: a grouped product of a mixture of experts is one before it is a matrix product, and an

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from types import MappingProxyType, TracebackType
-from typing import NamedTuple
+from types import TracebackType
 
 from spectrace.attach import ptrace, window_file
 from spectrace.attach.modes import (
@@ -19,6 +18,7 @@ from spectrace.attach.modes import (
 )
 from spectrace.attach.window_file import WindowFile
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Written
 from spectrace.model import Rank, Run
 from spectrace.probe.layout import Word, kernels_word
 from spectrace.probe.layout_window import LONGEST_NS, Place, Stage
@@ -29,24 +29,6 @@ _PAGE_BYTES = 4096
 _TURNS = 0x10000
 _NS_PER_S = 1e9
 _SLOWER = 4  # times the cycles of a window may be longer than before
-
-
-class Written(NamedTuple):
-    """What the window of one rank left.
-
-    Attributes:
-        rank: The process.
-        words: Of the file's header, by `layout_window.Place`.
-        text: What CUPTI said, empty where it said nothing.
-        content: The file, as far as it was written.
-        names: Of kernels by their addresses, once they were read.
-    """
-
-    rank: Rank
-    words: dict[int, int]
-    text: str
-    content: bytes
-    names: Mapping[int, str] = MappingProxyType({})
 
 
 def graph_cycles(cycles: int) -> int:

@@ -15,12 +15,14 @@ from rich.progress import Progress
 
 from spectrace.analysis.kernel_classes import KernelClasses, parse_classes
 from spectrace.cli import numbers
-from spectrace.cli.kernel_table import ClassTime, class_times, render
+from spectrace.cli.kernel_table import render
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.page_options import ForceOption
 from spectrace.cli.stopping import interrupted_by_signals
 from spectrace.errors import SpectraceError
+from spectrace.importing.class_times import class_times
 from spectrace.importing.imported import Imported, import_files
+from spectrace.kernels import ClassTime
 from spectrace.store.recorded import SUFFIX, recorded
 
 _UNBOUNDED_BYTES = 1 << 50  # nothing goes: what is imported is already on a disk
@@ -86,7 +88,7 @@ def import_(
         imported = _read(files)
         store.put_run(imported.run)
         store.add(imported.cycles)
-    _say(path, imported, class_times(imported.kernels, table), json=json)
+    _say(path, imported, class_times(imported.kernels, table.of), json=json)
 
 
 def beside(trace: Path) -> Path:

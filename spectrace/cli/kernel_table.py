@@ -1,70 +1,16 @@
-"""Adds the time of kernels up by phase and class, and lays it out for a terminal."""
+"""Lays the time of kernels by phase and class out for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
 from rich.table import Column, Table
 from rich.text import Text
 
-from spectrace.analysis.kernel_classes import KernelClasses
 from spectrace.cli import numbers
-from spectrace.importing.device import KernelTime
+from spectrace.kernels import ClassTime
 
-_NS_PER_MS = 1e6
 _OUTSIDE = "outside of phases"
-
-
-class ClassTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Time of one class of kernels in one phase.
-
-    Attributes:
-        rank: Name of the rank.
-        phase: Name of the phase, empty for what no phase launched.
-        kernel_class: See `analysis.kernel_classes.KernelClass`.
-        time_ms: The sum over its kernels; those that ran at once count each.
-        kernels: How many.
-    """
-
-    rank: str
-    phase: str
-    kernel_class: str
-    time_ms: float
-    kernels: int
-
-
-def class_times(
-    kernels: Mapping[tuple[str, str, str], KernelTime], classes: KernelClasses
-) -> tuple[ClassTime, ...]:
-    """Sums by rank, phase and class, the most time of a phase first.
-
-    Args:
-        kernels: By rank, phase and name of the kernel.
-        classes: The table.
-    """
-    sums: dict[tuple[str, str, str], KernelTime] = {}
-    for (rank, phase, name), time in kernels.items():
-        total = sums.setdefault((rank, phase, classes.of(name)), KernelTime())
-        total.time_ns += time.time_ns
-        total.kernels += time.kernels
-    of_phase: dict[tuple[str, str], int] = {}
-    for (rank, phase, _), time in sums.items():
-        of_phase[rank, phase] = of_phase.get((rank, phase), 0) + time.time_ns
-    order = sorted(
-        sums.items(),
-        key=lambda row: (row[0][0], -of_phase[row[0][:2]], row[0][1], -row[1].time_ns),
-    )
-    return tuple(
-        ClassTime(
-            rank=rank,
-            phase=phase,
-            kernel_class=kind,
-            time_ms=time.time_ns / _NS_PER_MS,
-            kernels=time.kernels,
-        )
-        for (rank, phase, kind), time in order
-    )
 
 
 def render(rank: str, times: Sequence[ClassTime]) -> Table:

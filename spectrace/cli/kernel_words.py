@@ -9,7 +9,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from spectrace.cli import kernel_table, numbers
-from spectrace.cli.kernel_report import KernelReport, WindowCost, WindowLoss
+from spectrace.cli.kernel_report import KernelReport
+from spectrace.kernels import WindowCost, WindowLoss
 
 _NO_PHASE = (
     "{rank}: in {cycles} cycles no phase was seen to launch a kernel. Where phases are not timed "

@@ -16,7 +16,7 @@ from spectrace.analysis.kernel_classes import KernelClasses
 from spectrace.attach import examine, loops, ring_file
 from spectrace.attach.handle import Options
 from spectrace.attach.kernel_obstacles import Obstacle, before, mend, of_refusal, why
-from spectrace.attach.kernel_windows import KernelWindows, Written
+from spectrace.attach.kernel_windows import KernelWindows, names_at
 from spectrace.attach.modes import MEASURED_S
 from spectrace.attach.session import TraceSession, controller_of
 from spectrace.attach.ways import Method
@@ -24,7 +24,7 @@ from spectrace.cli import numbers
 from spectrace.cli.attach import find
 from spectrace.cli.figures import removal_lines, stall_lines
 from spectrace.cli.import_ import ClassesOption, classes_of
-from spectrace.cli.kernel_report import KernelReport, report_of, with_names
+from spectrace.cli.kernel_report import KernelReport, report_of
 from spectrace.cli.kernel_words import rendered
 from spectrace.cli.output import OutputConsole
 from spectrace.cli.progress import LineProgress, progress_on
@@ -33,6 +33,8 @@ from spectrace.cli.result_options import ResultJsonOption
 from spectrace.cli.stopping import Stop, stop_on_signals
 from spectrace.cli.trace_options import MethodOption, PidArgument, TakeControlOption, UrlOption
 from spectrace.errors import SpectraceError
+from spectrace.importing.look import look_of, with_names
+from spectrace.kernels import Written
 from spectrace.model import Cycle, Run
 from spectrace.probe.layout_window import MOST_CYCLES, Place, Stage
 
@@ -164,7 +166,8 @@ def look(  # noqa: PLR0913, PLR0917 - each is a part that tests replace
     removals = tuple(removal_of(rank.name, out) for rank, out in zip(ranks, outs, strict=True))
     for line in removal_lines(removals):
         progress.note(line)
-    return report_of(session.run, list(came.values()), written, classes, cycles)
+    seen = look_of(session.run, list(came.values()), written, classes.of, cycles)
+    return report_of(session.run, seen.look)
 
 
 def _keep(came: _Cycles, cycles: list[Cycle]) -> None:
@@ -209,7 +212,7 @@ def _window(
             raise refusal(Obstacle.NO_CYCLES)
         written = []
         for one in windows.written():
-            written.append(with_names(one))
+            written.append(with_names(one, names_at))
             read()  # a sign of life, too
         if not any(one.words[Place.RECORDS] for one in written):
             raise refusal(Obstacle.NO_RECORDS)

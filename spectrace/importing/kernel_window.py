@@ -7,10 +7,9 @@ launched a kernel puts it into a phase, as in a trace that is imported.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from spectrace.importing.columns import ProcessTrace
@@ -24,40 +23,12 @@ from spectrace.importing.device import (
     on_device,
 )
 from spectrace.importing.faults import Faults
+from spectrace.importing.seen import seen_kernels
 from spectrace.importing.turns import HostPhase, Turn
+from spectrace.kernels import PhaseWork, SeenKernels
 from spectrace.model import Cycle, Lane
 
 _NS_PER_MS = 1e6
-
-
-class PhaseWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What the device did for one phase, per cycle that has the phase.
-
-    Attributes:
-        rank: Name of the rank.
-        phase: Name of the phase.
-        cycles: How many cycles of the window have it, graphs seen kernel by kernel.
-        device_ms: From its first kernel to the end of its last one, on the busiest stream.
-        busy_ms: Of that the time in which a kernel ran there.
-        gap_ms: And in which none did.
-        kernels: Kernels, copies and fills, on all streams.
-        launches: Calls of the host that put them there.
-        replays: Of those the launches of graphs.
-        replay_ms: One replay, as seen whole in the cycles before; None where none was.
-        replays_seen: In how many replays.
-    """
-
-    rank: str
-    phase: str
-    cycles: int
-    device_ms: float
-    busy_ms: float
-    gap_ms: float
-    kernels: float
-    launches: float
-    replays: float
-    replay_ms: float | None = None
-    replays_seen: int = 0
 
 
 class SeenWindow(NamedTuple):
@@ -67,11 +38,13 @@ class SeenWindow(NamedTuple):
         phases: What phases were seen to do, the most time first.
         kernels: Time by phase ("" outside of phases) and name of the kernel.
         cycles: How many cycles were seen, graphs kernel by kernel.
+        seen: The kernels that phases of these cycles launched.
     """
 
     phases: tuple[PhaseWork, ...]
     kernels: dict[tuple[str, str], KernelTime]
     cycles: int
+    seen: SeenKernels
 
 
 class Ranked(NamedTuple):
@@ -138,7 +111,13 @@ def turns_of_cycles(cycles: Iterable[Cycle], rank: str) -> list[Turn]:
     return sorted(turns, key=lambda turn: turn.start_ns)
 
 
-def window_of(found: Decoded, turns: Sequence[Turn], bounds: Bounds, ranked: Ranked) -> SeenWindow:
+def window_of(
+    found: Decoded,
+    turns: Sequence[Turn],
+    bounds: Bounds,
+    ranked: Ranked,
+    class_of: Callable[[str], str],
+) -> SeenWindow:
     """What one rank's window shows.
 
     Args:
@@ -146,6 +125,7 @@ def window_of(found: Decoded, turns: Sequence[Turn], bounds: Bounds, ranked: Ran
         turns: Of the same time, as `turns_of_cycles` makes them.
         bounds: When it was open.
         ranked: Whose it is.
+        class_of: Gives the class of a kernel's name.
     """
 
     def part(begin_ns: int, end_ns: int) -> ProcessTrace:
@@ -164,9 +144,12 @@ def window_of(found: Decoded, turns: Sequence[Turn], bounds: Bounds, ranked: Ran
     end_ns = bounds.end_ns + bounds.shift_ns
     inside = [turn for turn in turns if split_ns <= turn.start_ns and turn.end_ns <= end_ns]
     replays = _replays(whole, thread, [turn for turn in turns if turn.start_ns < split_ns])
-    phases = _works(single, thread, inside, replays)
+    segments = _segments(single, thread, inside)
+    phases = _works(single, segments, inside, replays)
     device = on_device(single, thread, inside, Faults())
-    return SeenWindow(tuple(phases), device.times, len(inside))
+    numbers = [turn.number or 0 for turn in inside]
+    seen = seen_kernels(single, inside, numbers, segments.of_kernel, class_of)
+    return SeenWindow(tuple(phases), device.times, len(inside), seen)
 
 
 def _thread_of(found: Decoded, threads: Sequence[int]) -> Hashable:
@@ -221,11 +204,10 @@ def _graph_correlations(process: ProcessTrace) -> set[int]:
 
 def _works(
     process: ProcessTrace,
-    thread: Hashable,
+    segments: _Segments,
     turns: Sequence[Turn],
     replays: dict[str, tuple[float, int]],
 ) -> list[PhaseWork]:
-    segments = _segments(process, thread, turns)
     count = len(segments.phases)
     if not count:
         return []

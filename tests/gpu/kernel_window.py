@@ -23,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spectrace.analysis.kernel_classes import KernelClasses
 from spectrace.attach import ring_file, window_file
-from spectrace.attach.kernel_windows import Written, graph_cycles
-from spectrace.cli.kernel_report import KernelReport, report_of, with_names
+from spectrace.attach.kernel_windows import graph_cycles, names_at
+from spectrace.importing.look import look_of, with_names
+from spectrace.kernels import KernelLook, Written
 from spectrace.model import (
     Cycle,
     CycleKind,
@@ -125,7 +126,7 @@ class Loop:
             )
         )
 
-    def look(self) -> tuple[KernelReport, Written]:
+    def look(self) -> tuple[KernelLook, Written]:
         """A window over the next cycles."""
         file = window_file.create(RANK, WINDOW, graph_cycles(WINDOW))
         try:
@@ -138,10 +139,11 @@ class Loop:
                 self.step(window)
             places = [value for name, value in vars(Place).items() if name.isupper()]
             words = {place: file.word(place) for place in places}
-            written = with_names(Written(RANK, words, file.text(), file.content()))
+            written = with_names(Written(RANK, words, file.text(), file.content()), names_at)
         finally:
             file.remove()
-        return report_of(self.run, self.cycles, [written], KernelClasses(), WINDOW), written
+        seen = look_of(self.run, self.cycles, [written], KernelClasses().of, WINDOW)
+        return seen.look, written
 
     def median_ms(self, count: int) -> float:
         """How long a cycle takes, over so many new ones."""

@@ -15,13 +15,15 @@ from spectrace.analysis.kernel_classes import KernelClasses
 from spectrace.attach import examine
 from spectrace.attach.facts import Process
 from spectrace.attach.kernel_obstacles import Obstacle
-from spectrace.attach.kernel_windows import Written, graph_cycles, names_at
+from spectrace.attach.kernel_windows import graph_cycles, names_at
 from spectrace.cli import kernels
-from spectrace.cli.kernel_report import KernelReport, WindowLoss, bounds_of, report_of, with_names
+from spectrace.cli.kernel_report import KernelReport, report_of
 from spectrace.cli.kernel_words import loss_sentences, rendered
 from spectrace.cli.main import app
 from spectrace.errors import SpectraceError
-from spectrace.model import Rank, Run
+from spectrace.importing.look import bounds_of, look_of, with_names
+from spectrace.kernels import WindowLoss, Written
+from spectrace.model import Cycle, Rank, Run
 from spectrace.probe.layout_window import Place
 from tests.helpers.anything import any_run
 from tests.helpers.cupti_records import Buffer, window_file
@@ -81,7 +83,12 @@ def written(**over: int) -> Written:
 def report(**over: int) -> KernelReport:
     """Of five cycles, of which the first three are the window's."""
     cycles = [cycle(number) for number in range(5)]
-    return report_of(server(), cycles, [written(**over)], KernelClasses(), 3)
+    return report_on(cycles, written(**over))
+
+
+def report_on(cycles: list[Cycle], one: Written) -> KernelReport:
+    """Of a window over three of these cycles."""
+    return report_of(server(), look_of(server(), cycles, [one], KernelClasses().of, 3).look)
 
 
 def printed(one: KernelReport) -> str:
@@ -138,7 +145,7 @@ def test_without_phases_it_says_what_to_do() -> None:
         msgspec.structs.replace(one, ranks=(msgspec.structs.replace(one.ranks[0], phases=()),))
         for one in map(cycle, range(3))
     ]
-    found = report_of(server(), bare, [written()], KernelClasses(), 3)
+    found = report_on(bare, written())
     text = printed(found)
     assert "TP0: in 2 cycles no phase was seen to launch a kernel." in text
     assert "outside of phases" in text
@@ -196,9 +203,9 @@ def test_names_are_read_out_of_the_process() -> None:
 
 def test_kernels_whose_names_cannot_be_read_are_counted() -> None:
     """The process of the window has ended since."""
-    gone = with_names(written()._replace(rank=Rank(name="TP0", pid=4_194_305)))
+    gone = with_names(written()._replace(rank=Rank(name="TP0", pid=4_194_305)), names_at)
     cycles = [cycle(number) for number in range(3)]
-    found = report_of(server(), cycles, [gone], KernelClasses(), 3)
+    found = report_on(cycles, gone)
     assert found.losses[0].unnamed == len(NAMES)
     assert {time.kernel_class for time in found.kernels} == {"other"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spectrace.analysis.kernel_classes import KernelClasses
-from spectrace.cli.kernel_table import class_times
+from spectrace.importing.class_times import class_times
 from spectrace.importing.imported import Imported, import_files
 from spectrace.model import Lane, PhaseName, TimingMode
 from tests.helpers.kineto_trace import BASE_NS, TURN_US, TraceOf, newest, turns
@@ -81,7 +81,7 @@ def test_time_is_summed_by_phase_and_class(tmp_path: Path) -> None:
     """Each kernel counts once, what no phase launched on its own line."""
     trace = with_kernels()
     trace.launched(200.0, (GEMM, 300.0, 50.0))  # before the first turn
-    times = class_times(imported(trace, tmp_path).kernels, KernelClasses())
+    times = class_times(imported(trace, tmp_path).kernels, KernelClasses().of)
     assert [(t.phase, t.kernel_class, t.time_ms, t.kernels) for t in times] == [
         ("verify.forward", "matmul", 1.2, 1),
         ("verify.forward", "attention", 0.4, 1),

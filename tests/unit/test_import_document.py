@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spectrace.analysis.kernel_classes import KernelClass, parse_classes
+from spectrace.analysis.kernel_classes import parse_classes
+from spectrace.kernels import KernelClass
 
 DOCUMENT = (Path(__file__).parents[2] / "docs/import.md").read_text()
 

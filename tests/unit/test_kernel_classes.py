@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spectrace.analysis.kernel_classes import KernelClass, KernelClasses, parse_classes
+from spectrace.analysis.kernel_classes import KernelClasses, parse_classes
 from spectrace.errors import SpectraceError
+from spectrace.kernels import KernelClass
 
 K = KernelClass
 # Of cuBLAS, CUTLASS, FlashAttention, FlashInfer, sgl-kernel, NCCL, Triton, DeepGEMM and torch.

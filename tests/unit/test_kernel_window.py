@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spectrace.analysis.kernel_classes import KernelClasses
-from spectrace.cli.kernel_table import class_times
+from spectrace.importing.class_times import class_times
 from spectrace.importing.cupti import Decoded, addresses, decoded, pieces_in
 from spectrace.importing.kernel_window import Bounds, Ranked, turns_of_cycles, window_of
 from spectrace.model import Cycle, CycleKind, Lane, Phase, PhaseName, RankCycle, TimingMode
@@ -213,6 +213,7 @@ def test_pieces_end_where_the_file_was_cut_off() -> None:
 # Cycle 0 lies in the part in which graphs are seen whole, cycles 1 and 2 behind it.
 BOUNDS = Bounds(at(0), at(TURN_US), at(3 * TURN_US), SHIFT_NS)
 RANKED = Ranked("TP0", 4242, (99, THREAD), NAMES)
+CLASS_OF = KernelClasses().of
 TURNS = turns_of_cycles([cycle(number) for number in (1, 0, 2)], "TP0")
 
 
@@ -241,7 +242,7 @@ def three_cycles() -> list[bytes]:
 
 def test_kernels_go_to_the_phase_of_their_launch_however_late_they_run() -> None:
     """Per cycle: one launch of a graph with three kernels, and two of single ones."""
-    seen = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED)
+    seen = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF)
     assert seen.cycles == 2
     assert [(p.phase, p.cycles, p.kernels, p.launches, p.replays) for p in seen.phases] == [
         ("verify.forward", 2, 3.0, 1.0, 1.0),
@@ -251,7 +252,7 @@ def test_kernels_go_to_the_phase_of_their_launch_however_late_they_run() -> None
 
 def test_gaps_lie_between_the_kernels_of_a_phase_alone() -> None:
     """Of 1.9 ms from first to last 10 + 40 µs are gaps; the idle time before is none."""
-    [verifying, drafting] = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED).phases
+    [verifying, drafting] = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF).phases
     assert verifying.device_ms == pytest.approx(1.9)
     assert verifying.busy_ms == pytest.approx(1.85)
     assert verifying.gap_ms == pytest.approx(0.05)
@@ -267,14 +268,14 @@ def test_kernels_that_run_at_once_are_busy_once() -> None:
         kernel(TURN_US + 6_100, 100, 2, GEMM),
         kernel(TURN_US + 6_600, 100, 3, GEMM),
     ]
-    [verifying] = window_of(read(*records), TURNS[:2], BOUNDS, RANKED).phases
+    [verifying] = window_of(read(*records), TURNS[:2], BOUNDS, RANKED, CLASS_OF).phases
     assert verifying.device_ms == pytest.approx(0.7)
     assert verifying.gap_ms == pytest.approx(0.1)
 
 
 def test_a_replay_is_timed_whole_in_the_part_before() -> None:
     """1.85 ms undisturbed; the part behind shows what is in it."""
-    [verifying, drafting] = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED).phases
+    [verifying, drafting] = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF).phases
     assert verifying.replays_seen == 1
     assert verifying.replay_ms == pytest.approx(1.85)
     assert drafting.replay_ms is None
@@ -282,9 +283,9 @@ def test_a_replay_is_timed_whole_in_the_part_before() -> None:
 
 def test_time_is_summed_by_phase_and_class_over_the_part_with_kernels() -> None:
     """Names as compilers write them are known, too; the whole graph of the part before is not."""
-    seen = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED)
+    seen = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF)
     kernels = {("TP0", *key): time for key, time in seen.kernels.items()}
-    times = class_times(kernels, KernelClasses())
+    times = class_times(kernels, CLASS_OF)
     assert [(time.phase, time.kernel_class, time.kernels) for time in times] == [
         ("verify.forward", "matmul", 2),
         ("verify.forward", "attention", 2),
@@ -294,31 +295,52 @@ def test_time_is_summed_by_phase_and_class_over_the_part_with_kernels() -> None:
     assert [time.time_ms for time in times] == pytest.approx([2.4, 0.8, 0.5, 0.4])
 
 
+def test_each_kernel_is_kept_with_its_cycle_phase_and_class() -> None:
+    """In the order of their begins: those of the two cycles behind the split, 3 + 2 of each."""
+    seen = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF).seen
+    assert (seen.rank, seen.group) == ("TP0", "")
+    rows = zip(seen.number, seen.phase, seen.name, seen.graph, strict=True)
+    of_first = [
+        (seen.phases[phase], seen.classes[name], graph)
+        for number, phase, name, graph in rows
+        if number == 1
+    ]
+    assert of_first == [
+        ("draft", "matmul", 0),
+        ("draft", "matmul", 0),
+        ("verify.forward", "attention", 1),
+        ("verify.forward", "communication", 1),
+        ("verify.forward", "matmul", 1),
+    ]
+    assert sorted(set(seen.number.tolist())) == [1, 2]
+    assert sum(seen.end_ns - seen.start_ns) == 4_100_000
+
+
 def test_what_another_thread_launches_belongs_to_no_phase() -> None:
     """A detokenizer or a copy thread may launch while the scheduler drafts."""
     records = [*three_cycles(), launch(TURN_US + 300, 77, thread=8), kernel(TURN_US, 9, 77, GEMM)]
-    seen = window_of(read(*records), TURNS, BOUNDS, RANKED)
-    assert seen.phases == window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED).phases
+    seen = window_of(read(*records), TURNS, BOUNDS, RANKED, CLASS_OF)
+    assert seen.phases == window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF).phases
     assert seen.kernels["", NAMES[GEMM]].kernels == 1
 
 
 def test_a_call_that_launched_nothing_is_no_launch() -> None:
     """CUPTI records every call of the runtime, most of which ask for something."""
     records = [*three_cycles(), launch(TURN_US + 3_200, 500), launch(TURN_US + 3_300, 501)]
-    seen = window_of(read(*records), TURNS, BOUNDS, RANKED)
-    assert seen.phases == window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED).phases
+    seen = window_of(read(*records), TURNS, BOUNDS, RANKED, CLASS_OF)
+    assert seen.phases == window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF).phases
 
 
 def test_a_kernel_whose_name_could_not_be_read_is_named_by_its_address() -> None:
     """So that two of them are not taken for one."""
     records = [launch(TURN_US + 100, 1), kernel(TURN_US + 200, 10, 1, 0xBEEF)]
-    seen = window_of(read(*records), TURNS, BOUNDS, RANKED)
+    seen = window_of(read(*records), TURNS, BOUNDS, RANKED, CLASS_OF)
     assert list(seen.kernels) == [("draft", "kernel at 0xbeef")]
 
 
 def test_a_window_without_cycles_shows_no_phase() -> None:
     """What ran in it is outside of phases."""
-    seen = window_of(read(*three_cycles()), [], BOUNDS, RANKED)
+    seen = window_of(read(*three_cycles()), [], BOUNDS, RANKED, CLASS_OF)
     assert (seen.phases, seen.cycles) == ((), 0)
     assert {phase for phase, _ in seen.kernels} == {""}
 
