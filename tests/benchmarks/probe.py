@@ -10,7 +10,11 @@ listens), `results_us` (the counts of one request), `loop_us` and `loop_asleep_u
 On the real server, whose scheduler has a core of its own, by the probe's own counter
 `server_us_batch1` and `server_us_batch4`, medians, with the means as `server_mean_us_…`. Then
 `throughput_ratio`, `p99_ratio` and `median_ratio` with `_low` and `_high`: `host` relative to
-`off`, alternating every 50 cycles by cycle number, like batch sizes compared. `untraced_ratio`: the
+`off`, alternating every 50 cycles by cycle number, like batch sizes compared. `p99_ratio` is of
+pairs of blocks in which at most two cycles took more than 1.15 times as long as usual: others slow
+this machine in bursts, and then its tail is theirs. `disturbed_off` and `disturbed_other` say of
+how many blocks that is so, among `blocks` of each mode, and `p99_of_all_ratio` is of all pairs.
+`untraced_ratio`: the
 throughput of the same requests with the tracer relative to none, in interleaved blocks. The
 intervals are of 95 %; one that is wider than ± 1 % cannot tell, and the run goes on until it can or
 `--seconds` have passed. What could not be measured is None, and `reasons` says why.
@@ -209,13 +213,20 @@ def ratios(place: str, alternation: Alternation) -> Found:
     return {
         f"{place}compared_cycles": alternation.cycles,
         **as_fields(f"{place}throughput_ratio", alternation.throughput),
+        f"{place}calm_cycles": alternation.calm_cycles,
+        f"{place}disturbed_off": alternation.disturbed[0],
+        f"{place}disturbed_other": alternation.disturbed[1],
+        f"{place}blocks": alternation.blocks,
         **as_fields(f"{place}p99_ratio", alternation.p99),
+        **as_fields(f"{place}p99_of_all_ratio", alternation.p99_of_all),
         **as_fields(f"{place}median_ratio", alternation.median),
     }
 
 
-def as_fields(name: str, interval: Interval) -> Found:
-    """A ratio with both ends of its interval, and whether it can tell."""
+def as_fields(name: str, interval: Interval | None) -> Found:
+    """A ratio with both ends of its interval, and whether it can tell; None where it has none."""
+    if interval is None:
+        return {**dict.fromkeys((name, f"{name}_low", f"{name}_high")), f"{name}_can_tell": False}
     return {
         name: interval.value,
         f"{name}_low": interval.low,
@@ -226,7 +237,7 @@ def as_fields(name: str, interval: Interval) -> Found:
 
 RATIOS = tuple(
     f"{name}_ratio{end}"
-    for name in ("throughput", "p99", "median")
+    for name in ("throughput", "p99", "p99_of_all", "median")
     for end in ("", "_low", "_high")
 )
 FIELDS = {

@@ -25,7 +25,7 @@ from spectrace.probe.layout import Mode, Word, mode_word
 from tests.helpers.bootstrap import Interval, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from examples.sglang_cpu.server import CpuServer
     from spectrace.model import Cycle
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 BLOCK_CYCLES = 50
 LEAST_PAIRS = 8
+# Neighbours of a virtual machine slow all phases of some cycles in a row alike, by half or more:
+# then the tail of the times is theirs. A block is disturbed if more cycles than this took longer.
+DISTURBED_CYCLES = 2
+LONGER = 1.15  # times what is usual for the batch size
 LEAST_WORK_PAIRS = 4
 WORK_REQUESTS = 32
 # Long answers: each request that comes or goes has other processes work, which makes the tail of
@@ -64,15 +68,25 @@ class Alternation:
 
     Attributes:
         throughput: Of the other mode, relative to `off`, like batch sizes compared.
-        p99: Of the cycle's time, relative to `off`.
+        p99: Of the cycle's time, relative to `off`, of pairs in which no block was disturbed; None
+            where there are too few of them.
+        p99_of_all: The same of all pairs.
         median: The same of the median, which tells before the others can.
         cycles: How many were compared.
+        calm_cycles: How many of them for `p99`.
+        disturbed: How many blocks were disturbed of `off`, and of the other mode: were it the
+            tracer that disturbs, it would be more of the other.
+        blocks: How many there were of each.
     """
 
     throughput: Interval
-    p99: Interval
+    p99: Interval | None
+    p99_of_all: Interval
     median: Interval
     cycles: int
+    calm_cycles: int
+    disturbed: tuple[int, int]
+    blocks: int
 
 
 @contextlib.contextmanager
@@ -227,9 +241,12 @@ def _alternate(
             if not pairs:
                 raise TimeoutError(f"only {len(cycles)} cycles in {limits.seconds:g} s")
             found = compare(pairs)
-            say(f"{len(cycles)} cycles: throughput {found.throughput}, p99 {found.p99}")
-            widest = max(found.throughput.half_width, found.p99.half_width)
-            if late or widest <= limits.half_width:
+            say(
+                f"{len(cycles)} cycles: throughput {found.throughput}, p99 {found.p99} of "
+                f"{found.calm_cycles}, {found.p99_of_all} of all; disturbed {found.disturbed} of "
+                f"{found.blocks} each"
+            )
+            if late or _can_tell(found, limits.half_width):
                 return found
         time.sleep(POLL_S)
 
@@ -251,30 +268,57 @@ def pairs_of(cycles: Iterable[Cycle], first: int, mode: TimingMode) -> list[tupl
     ]
 
 
-def compare(pairs: Sequence[tuple[Block, Block]]) -> Alternation:
-    """The figures of so many pairs of blocks, with their intervals."""
-    cycles = sum(len(times) for pair in pairs for block in pair for times in block.values())
-    return Alternation(
-        throughput=interval(pairs, _throughput_ratio, resamples=500),
-        p99=interval(pairs, _p99_ratio, resamples=200),
-        median=interval(pairs, partial(_weighted, figure=median), resamples=200),
-        cycles=cycles,
+def _can_tell(found: Alternation, half_width: float) -> bool:
+    return (
+        found.p99 is not None
+        and max(found.throughput.half_width, found.p99.half_width) <= half_width
     )
 
 
-def _by_batch(pairs: Sequence[tuple[Block, Block]]) -> list[tuple[list[int], list[int]]]:
-    """The times of `off` and of the other mode for every batch size that both have."""
+def compare(pairs: Sequence[tuple[Block, Block]]) -> Alternation:
+    """The figures of so many pairs of blocks, with their intervals."""
+    usual = {batch_size: median(off + other) for batch_size, (off, other) in _times(pairs).items()}
+    off, other = ([_is_disturbed(pair[side], usual) for pair in pairs] for side in (0, 1))
+    calm = [pair for pair, *ill in zip(pairs, off, other, strict=True) if not any(ill)]
+    return Alternation(
+        throughput=interval(pairs, _throughput_ratio, resamples=500),
+        p99=interval(calm, _p99_ratio, resamples=200) if len(calm) >= LEAST_PAIRS else None,
+        p99_of_all=interval(pairs, _p99_ratio, resamples=200),
+        median=interval(pairs, partial(_weighted, figure=median), resamples=200),
+        cycles=_count(pairs),
+        calm_cycles=_count(calm),
+        disturbed=(sum(off), sum(other)),
+        blocks=len(pairs),
+    )
+
+
+def _count(pairs: Sequence[tuple[Block, Block]]) -> int:
+    return sum(len(times) for pair in pairs for block in pair for times in block.values())
+
+
+def _is_disturbed(block: Block, usual: Mapping[int, float]) -> bool:
+    """Whether so many cycles took so much longer than usual that it was not one of them alone."""
+    slow = sum(
+        time_ns > LONGER * usual[batch_size]
+        for batch_size, times in block.items()
+        for time_ns in times
+    )
+    return slow > DISTURBED_CYCLES
+
+
+def _times(pairs: Sequence[tuple[Block, Block]]) -> dict[int, tuple[list[int], list[int]]]:
+    """The times of `off` and of the other mode by batch size."""
     times: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for pair in pairs:
         for side, block in enumerate(pair):
             for batch_size, some in block.items():
                 times[batch_size][side].extend(some)
-    return [both for both in times.values() if all(both)]
+    return times
 
 
 def _weighted(pairs: Sequence[tuple[Block, Block]], figure: Callable[[list[int]], float]) -> float:
     """`figure` of the other mode relative to `off`, weighted by the cycles of each batch size."""
-    alike = _by_batch(pairs)
+    alike = [both for both in _times(pairs).values() if all(both)]
     weights = [len(off) + len(other) for off, other in alike]
     ratios = [figure(other) / figure(off) for off, other in alike]
     return sum(w * r for w, r in zip(weights, ratios, strict=True)) / sum(weights)

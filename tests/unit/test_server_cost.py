@@ -37,7 +37,37 @@ def test_only_like_batch_sizes_are_compared() -> None:
     pairs: list[tuple[Block, Block]] = [({1: [100], 4: [200, 200, 200]}, {4: [220], 2: [999]})]
     found = compare(pairs)
     assert found.throughput.value == pytest.approx(1 / 1.1)
-    assert found.p99.value == pytest.approx(1.1)
+    assert found.p99_of_all.value == pytest.approx(1.1)
+
+
+def even(length: int, slow: int = 0) -> Block:
+    """A block of batch size 4 in which so many cycles took twice as long."""
+    return {4: [length] * (BLOCK_CYCLES - slow) + [2 * length] * slow}
+
+
+def test_pairs_with_a_block_that_was_disturbed_are_not_in_the_p99() -> None:
+    """Three slow cycles disturb one block of twenty, and its pair is left out."""
+    pairs = [(even(100), even(101))] * 9 + [(even(100), even(101, slow=3))]
+    found = compare(pairs)
+    assert found.p99 is not None
+    assert found.p99.value == pytest.approx(1.01)
+    assert (found.calm_cycles, found.cycles) == (900, 1000)
+    assert (found.disturbed, found.blocks) == ((0, 1), 10)
+
+
+def test_a_tracer_that_slows_single_cycles_is_seen_in_the_p99() -> None:
+    """Two slow cycles in each block of one mode disturb none: its p99 is twice the other's."""
+    found = compare([(even(100), even(100, slow=2))] * 10)
+    assert found.p99 is not None
+    assert found.p99.value == pytest.approx(2.0)
+    assert found.disturbed == (0, 0)
+
+
+def test_without_enough_calm_pairs_there_is_no_p99() -> None:
+    """Where more are disturbed than not, that of all is all there is."""
+    found = compare([(even(100, slow=3), even(100))] * 10)
+    assert found.p99 is None
+    assert found.disturbed == (10, 0)
 
 
 def test_like_blocks_leave_no_doubt() -> None:
