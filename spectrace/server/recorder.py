@@ -20,7 +20,8 @@ from spectrace.store.source import Stats
 
 LEAST_BYTES = 1_000_000
 MOST_BYTES = 1_000_000_000_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_LONGEST_NAME = 80
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COPIES = 3  # on the disk at the end: the store, what is saved of it, and the file
 _NS_PER_MS = 1_000_000
 
@@ -151,6 +152,11 @@ class Recorder:
         return fresh.state
 
     def _path(self, name: str) -> Path:
+        if len(name) > _LONGEST_NAME:
+            raise SpectraceError(
+                f"A name has {_LONGEST_NAME} characters at most, and this one {len(name):,}: "
+                "choose a shorter one."
+            )
         if _NAME.fullmatch(name) is None:
             raise SpectraceError(
                 "A name has letters, digits, dots, dashes and underscores, begins with a letter or "

@@ -126,7 +126,7 @@ def test_without_a_cycle_the_file_is_empty(folder: Path) -> None:
 )
 def test_a_name_leads_nowhere_else(folder: Path, name: str) -> None:
     """What is no plain name is refused, and nothing is made anywhere."""
-    with pytest.raises(SpectraceError, match="names no folder"):
+    with pytest.raises(SpectraceError, match="names no folder|characters at most"):
         Recorder().start(run_of(), name, GB)
     assert list(folder.parent.rglob("*")) == [folder]
 
@@ -154,6 +154,9 @@ def test_nothing_that_is_there_is_touched(folder: Path) -> None:
         ({"name": "a", "max_bytes": GB, "folder": "/etc"}, 400, "folder"),
         ({"name": "a", "max_bytes": GB, "run_id": "nobody"}, 409, "Nothing comes"),
         ({"name": "a", "max_bytes": 10**12}, 409, "no room"),  # who has 3 TB runs no tests there
+        ({"name": "a" * 300, "max_bytes": GB}, 409, "80 characters at most, and this one 300"),
+        ({"name": "a" * 81, "max_bytes": GB}, 409, "80 characters at most, and this one 81"),
+        ({"name": "a/" * 40, "max_bytes": GB}, 409, "names no folder"),
         ({"what": "/stop"}, 409, "is not recorded"),
     ],
 )
