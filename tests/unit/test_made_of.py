@@ -56,10 +56,10 @@ def test_communication_is_that_of_all_phases_and_of_nothing_else() -> None:
 
 
 def test_a_phase_of_one_replay_tells_how_much_longer_it_takes_watched() -> None:
-    """28.7 ms against a replay of 26 ms; five replays of a draft, and none seen, tell nothing."""
-    verify, draft = found(look()).phases
-    assert verify.stretched == pytest.approx(28.7 / 26.0)
-    assert draft.stretched is None
+    """28.7 ms against a replay of 26 ms; five replays, and none seen whole, tell nothing."""
+    assert found(look()).main.stretched == pytest.approx(28.7 / 26.0)
+    five = look(phases=(work("TP0", "verify.forward", 28.7, 2.0, replays=5.0, replay_ms=5.0),))
+    assert found(five).main.stretched is None
     unseen = look(phases=(work("TP0", "verify.forward", 28.7, 2.0),))
     assert found(unseen).main.stretched is None
 
