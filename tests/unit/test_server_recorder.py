@@ -147,7 +147,7 @@ def test_without_a_cycle_the_file_is_empty(folder: Path) -> None:
 )
 def test_a_name_leads_nowhere_else(folder: Path, name: str) -> None:
     """What is no plain name is refused, and nothing is made anywhere."""
-    with pytest.raises(SpectraceError, match="names no folder|characters at most"):
+    with pytest.raises(SpectraceError, match=r"names no folder|characters at most"):
         Recorder().start(run_of(), name, GB)
     assert list(folder.parent.rglob("*")) == [folder]
 
