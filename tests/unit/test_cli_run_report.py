@@ -17,10 +17,12 @@ from spectrace.analysis.run_report import report
 from spectrace.cli.main import app
 from spectrace.cli.run_words import sentences
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Seen
 from spectrace.model import Cycle, CycleKind, PhaseName, RequestRow
 from spectrace.server.open import open_page_of_recording
 from spectrace.store.store import CycleStore
 from tests.helpers import long_recording
+from tests.helpers.known_look import look
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
 
@@ -86,6 +88,42 @@ def test_json_has_the_verdict(recording: Path) -> None:
     assert main["tokens_per_cycle"]["value"] == pytest.approx(3.5)
     assert found["cycles_by_kind"] == {"speculative": 200, "decode": 100}
     assert found["sentences"][0].startswith("Speculation pays: 1.75")
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of 210 cycles with one look at their kernels."""
+    cycles = [cycle_of(number, 1) for number in range(FIRST + 200)]
+    path = tmp_path_factory.mktemp("looked") / "run.spectrace"
+    return record(path, cycles, run_of(1), looks=[Seen(look(), [])])
+
+
+def test_a_look_at_kernels_is_in_the_report(
+    looked_at: Path, recording: Path, tmp_path: Path
+) -> None:
+    """In the terminal, as JSON and on the page, and nothing of it in a run without one."""
+    what = "What a phase is made of, TP0, per cycle"
+    made = "17.2 ms are matrix products"
+    text = " ".join(said("report", looked_at).split())
+    assert what in text
+    assert made in text
+    found = json.loads(said("report", looked_at, "--json"))["made_of"]
+    assert (found["rank"], found["looks"], found["source"]) == ("TP0", 1, "window")
+    assert found["phases"][0]["gap_ms"] == pytest.approx(2.0)
+    said("report", looked_at, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert what in page
+    assert made in page
+    assert "made of, TP0" not in said("report", recording)
+    assert json.loads(said("report", recording, "--json"))["made_of"] is None
+
+
+def test_a_page_gives_the_same_look(looked_at: Path) -> None:
+    """What its report says is what the file's says."""
+    with open_page_of_recording(looked_at, port=0) as page:
+        asked = json.loads(said("report", page.url, "--json"))
+    assert asked["made_of"] is not None
+    assert asked == json.loads(said("report", looked_at, "--json"))
 
 
 def test_positions_of_two_and_three_correct_drafts(recording: Path) -> None:

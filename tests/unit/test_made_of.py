@@ -6,7 +6,7 @@ import pytest
 
 from spectrace.analysis.made_of import MadeOf, made_of
 from spectrace.kernels import KernelLook
-from tests.helpers.looks import CYCLES, DRAFT, VERIFY, look, of_nothing, times, work
+from tests.helpers.known_look import CYCLES, DRAFT, VERIFY, look, of_nothing, times, work
 
 pytestmark = pytest.mark.beside_others
 

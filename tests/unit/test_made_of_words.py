@@ -15,7 +15,7 @@ from spectrace.cli.run_page import page
 from spectrace.cli.run_sections import sections
 from spectrace.cli.run_table import markdown
 from spectrace.kernels import ClassTime, KernelLook, LookSource, PhaseWork, WindowLoss
-from tests.helpers.looks import VERIFY, look, times, work
+from tests.helpers.known_look import VERIFY, look, times, work
 from tests.helpers.simulated_run import Stretch, simulated
 
 pytestmark = pytest.mark.beside_others

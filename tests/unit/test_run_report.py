@@ -22,7 +22,7 @@ from spectrace.cli.run_sections import sections
 from spectrace.cli.run_words import known_from, sentences
 from spectrace.measures import NONE, Measures
 from spectrace.model import Lane, TimingMode
-from tests.helpers.looks import look
+from tests.helpers.known_look import look
 from tests.helpers.recorded import run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
 
