@@ -224,7 +224,7 @@ def _rank_works(found: MadeOf) -> Section:
         )
         for one in found.ranks
     )
-    heads = ("rank", "own kernels, ms", "communication, ms", "share of it", "cycles")
+    heads = ("rank", "own kernels, ms", "communication, ms", "its share", "cycles")
     note = "Per cycle. Who comes first to a collective waits in it: that is communication, too."
     return Section("Kernels of the ranks", note, heads, rows)
 
