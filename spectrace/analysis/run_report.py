@@ -23,9 +23,10 @@ from spectrace.analysis.baseline import Baseline, Source, baseline_of
 from spectrace.analysis.bubbles import Bubbles, bubbles
 from spectrace.analysis.costs import Stratum, strata
 from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.made_of import MadeOf, made_of
 from spectrace.analysis.rank_skew import Skew, skew
 from spectrace.analysis.run_settings import SettingDifference, looks_up, server_differences
-from spectrace.analysis.verdict import Verdict, by_batch, verdict
+from spectrace.analysis.verdict import Change, Verdict, by_batch, verdict
 from spectrace.analysis.verify_cost import (
     GraphStep,
     Shape,
@@ -44,10 +45,13 @@ from spectrace.analysis.what_if import (
     pooled_chances,
 )
 from spectrace.hidden import command_without_secrets
+from spectrace.kernels import KernelLook
 from spectrace.measures import KINDS, MODES, NONE, Columns, LeftOut, Measures
 from spectrace.model import CycleKind, Lane, Run, TimingMode
 
 _FEW_WINDOWS = 5
+_FIXED = 0.5  # share of verify from which on its fixed part is what matters
+_LOOKED_INTO = "sglang"  # of this engine's servers `spectrace kernels` sees the kernels
 _SPECULATIVE = KINDS.index(CycleKind.SPECULATIVE)
 _ByBatch: TypeAlias = dict[tuple[Setting, int], Estimate]
 
@@ -63,6 +67,8 @@ class Gap(str, Enum):
     trees, of which other shapes cannot be predicted. `sampled`: cycles in between are missing.
     `sync_left_out`: cycles in sync timing are in none of the times. `no_results`: of some cycles
     no results came. `no_counts`: of none that speculated did, as in a trace that has only times.
+    `verify_inside`: verify on a device can bring most or is mostly a fixed cost, and nobody looked
+    of what it is made.
     """
 
     NO_SPECULATION = "no_speculation"
@@ -79,6 +85,7 @@ class Gap(str, Enum):
     SYNC_LEFT_OUT = "sync_left_out"
     NO_RESULTS = "no_results"
     NO_COUNTS = "no_counts"
+    VERIFY_INSIDE = "verify_inside"
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +113,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         left_out: What is in none of the figures.
         bubbles: When the device of the first rank ran nothing, and why.
         skew: How far the ranks of the first group lie apart.
+        made_of: Of what phases are made, where somebody looked at kernels; None elsewhere.
         groups: Groups of ranks that have cycles: each throughput is that of one of them.
         sentences: All that in plain words.
     """
@@ -129,17 +137,19 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: LeftOut
     bubbles: Bubbles = Bubbles()
     skew: Skew = Skew()
+    made_of: MadeOf | None = None
     groups: int = 1
     baseline_differs: tuple[SettingDifference, ...] = ()
     sentences: tuple[str, ...] = ()
 
 
-def report(
+def report(  # noqa: PLR0913 - each is a fact of its own
     measures: Measures,
     *,
     baseline: Baseline | None = None,
     baseline_run: Run | None = None,
     plain_ms: float | None = None,
+    looks: Sequence[KernelLook] = (),
     confidence: float = CONFIDENCE,
 ) -> RunReport:
     """Everything that can be said of a run.
@@ -149,6 +159,7 @@ def report(
         baseline: Plain decode of another run.
         baseline_run: That run.
         plain_ms: A plain decode at the batch size that took most of the time, as a person says.
+        looks: At kernels of the run, the oldest first.
         confidence: Of every interval.
     """
     measures = _settled(measures)
@@ -163,6 +174,10 @@ def report(
     what_if = _what_if(usable, lengths, accepted, fits, chosen)
     counts, cycles = measures.cycle_counts, measures.cycles
     whole = verdict(verdicts, found, what_if)
+    inside = made_of(looks)
+    gaps = _gaps(measures, found, chosen, whole, fits)
+    if inside is None and _is_verify_to_mend(measures.run, found, whole, fits):
+        gaps.append(Gap.VERIFY_INSIDE)
     return RunReport(
         run=without_secrets(measures.run),
         confidence=confidence,
@@ -183,10 +198,11 @@ def report(
         verify=fits,
         graph_steps=graph_steps(_verify_points(found)),
         what_if=what_if,
-        gaps=tuple(_gaps(measures, found, chosen, whole, fits)),
+        gaps=tuple(gaps),
         left_out=measures.left_out,
         bubbles=bubbles(measures),
         skew=skew(measures),
+        made_of=inside,
         groups=len(measures.groups),
         baseline_differs=()
         if baseline_run is None or chosen is not baseline
@@ -409,3 +425,20 @@ def _gaps(
         Gap.NO_RESULTS: measures.left_out.unknown_cycles > 0 and not no_counts,
     }
     return [gap for gap, holds in facts.items() if holds]
+
+
+def _is_verify_to_mend(
+    run: Run, found: Sequence[Stratum], whole: Verdict, fits: Sequence[VerifyFit]
+) -> bool:
+    """Whether verify, on a device, can bring most, or is mostly a fixed cost."""
+    if not whole.by_batch or not run.engine.startswith(_LOOKED_INTO):
+        return False
+    main = whole.by_batch[0]
+    key = main.setting, main.batch
+    parts = next(one.parts for one in found if (one.setting, one.batch) == key)
+    if parts is None or parts.lane is Lane.HOST:
+        return False
+    fixed_ms = next((one.fixed_ms for one in fits if one.batch == main.batch), None)
+    costs_most = bool(whole.caps) and whole.caps[0].change is Change.VERIFY
+    is_fixed = fixed_ms is not None and fixed_ms.value >= _FIXED * parts.verify_p50_ms.value
+    return costs_most or is_fixed

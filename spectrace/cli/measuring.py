@@ -24,9 +24,11 @@ from spectrace.cli.report import Report
 from spectrace.cli.screens import LineScreen
 from spectrace.cli.stopping import stop_on_signals
 from spectrace.errors import SpectraceError
+from spectrace.kernels import KernelLook
 from spectrace.measures import Measures
 from spectrace.model import CycleKind, Run
 from spectrace.store.measured import measure_recording, runs_of
+from spectrace.store.recording import open_recording
 from spectrace.store.store import CycleStore
 
 _MOST_BYTES = 1_000_000_000
@@ -121,6 +123,20 @@ def other_runs(target: str, run_id: str) -> tuple[str, ...]:
     if target.isdigit() and not path.exists():
         return ()
     return tuple(one for one in runs_of(path) if one != run_id)
+
+
+def looks_at(target: str, run_id: str) -> list[KernelLook]:
+    """The looks at kernels that a recording has of a run, the oldest first; none of a process.
+
+    Args:
+        target: As of `measures_of`.
+        run_id: The run.
+    """
+    path = Path(target)
+    if target.isdigit() and not path.exists():
+        return []
+    with closing(open_recording(path)) as recording:
+        return recording.looks(run_id)
 
 
 def _traced(pid: int, duration_s: float) -> Measures:

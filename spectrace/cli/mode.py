@@ -26,6 +26,12 @@ Server = Annotated[
 ]
 
 
+ServerUrl = Annotated[
+    str | None,
+    typer.Option("--url", help="Its address, such as http://127.0.0.1:30000.", show_default=False),
+]
+
+
 def mode(
     mode: Annotated[
         TimingMode,
@@ -36,26 +42,44 @@ def mode(
         ),
     ],
     pid: Server = None,
+    url: ServerUrl = None,
     take_control: TakeControl = False,
 ) -> None:
     """Time a traced server in another way, from the same cycle on on all of its ranks."""
-    ask(pid, Wish(mode=mode), take_control=take_control)
+    ask(server_of(pid, url), Wish(mode=mode), take_control=take_control)
 
 
-def ask(pid: int | None, wish: Wish, *, take_control: bool) -> None:
+def ask(run: Run, wish: Wish, *, take_control: bool) -> None:
     """Asks a server for something, and says from which cycle on it holds.
 
     Args:
-        pid: Any process of the server; None for the only one.
+        run: The server.
         wish: What is asked for.
         take_control: Also where several spectraces read, of which one controls.
 
     Raises:
-        SpectraceError: There is no such server, or it cannot be asked.
+        SpectraceError: It cannot be asked.
     """
-    run = discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
     for switch in modes.switch(run, wish, take_control=take_control):
         typer.echo(describe(switch, str(wish)))
+
+
+def server_of(pid: int | None, url: str | None) -> Run:
+    """The server that the command line names.
+
+    Args:
+        pid: Any of its processes.
+        url: Its address; where neither is given the only one is meant.
+
+    Raises:
+        BadParameter: Both are given.
+        SpectraceError: There is no such server.
+    """
+    if pid is not None and url is not None:
+        raise typer.BadParameter("give the server's process id or its --url, one of them.")
+    if url is not None:
+        return discover.find_by_url(url)
+    return discover.find_by_pid(pid) if pid is not None else the_only(discover.list_runs())
 
 
 def the_only(runs: list[Run]) -> Run:
@@ -69,7 +93,9 @@ def the_only(runs: list[Run]) -> Run:
     if not runs:
         raise SpectraceError("No SGLang server runs here, or none that you may see.")
     pids = ", ".join(str(run.server_pid) for run in runs)
-    raise SpectraceError(f"Several servers run here ({pids}): say which, by its process id.")
+    raise SpectraceError(
+        f"Several servers run here ({pids}): say which, by its process id or --url."
+    )
 
 
 def describe(switch: Switch, what: str) -> str:

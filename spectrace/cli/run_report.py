@@ -21,6 +21,7 @@ from spectrace.cli.measuring import (
     RunOption,
     TargetArgument,
     baseline_from,
+    looks_at,
     measures_of,
     other_runs,
 )
@@ -98,7 +99,13 @@ def report_on(
     else:
         plain, plain_run = (None, None) if baseline is None else baseline_from(baseline)
         measures = measures_of(target, run_id=run_id, duration_s=duration_s)
-        found = analysed(measures, baseline=plain, baseline_run=plain_run, plain_ms=baseline_ms)
+        found = analysed(
+            measures,
+            baseline=plain,
+            baseline_run=plain_run,
+            plain_ms=baseline_ms,
+            looks=looks_at(target, measures.run.run_id),
+        )
         others = () if run_id else other_runs(target, found.run.run_id)
     said = (*sentences(found), *of_other_runs(others))
     return msgspec.structs.replace(found, sentences=said)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from spectrace.analysis.acceptance import Acceptance, Slice
 from spectrace.analysis.bubbles import Bubbles, Cause
 from spectrace.analysis.intervals import Estimate
+from spectrace.analysis.made_of import MadeOf
 from spectrace.analysis.rank_skew import Skew
 from spectrace.analysis.run_report import RunReport
 from spectrace.analysis.verify_cost import Shape
 from spectrace.analysis.what_if import Doubt
-from spectrace.cli import bubble_words, numbers, skew_words
+from spectrace.cli import bubble_words, made_of_words, numbers, skew_words
 from spectrace.cli.bubble_words import GAP_CAUSES
 from spectrace.cli.run_words import (
     DEFINITIONS,
@@ -54,6 +55,7 @@ def sections(found: RunReport) -> list[Section]:
     every = (
         _verdict(found),
         _phases(found),
+        *_made_of(found.made_of),
         _bubbles(found.bubbles),
         _ranks(found.skew),
         *map(_positions, found.acceptance),
@@ -154,6 +156,77 @@ def _phases(found: RunReport) -> Section:
     which = "" if main is None else f"Batch size {main.batch}, {setting(main.setting)}."
     heads = ("phase", "of the cycle", "p50, ms", "p95, ms", "p99, ms")
     return Section("Where a cycle goes", which, heads, rows)
+
+
+def _made_of(found: MadeOf | None) -> Iterator[Section]:
+    """Of what phases are made, by class, and how ranks differ in that; nothing without a look."""
+    if found is None:
+        return
+    yield Section(
+        f"What a phase is made of, {found.rank}, per cycle",
+        " ".join(made_of_words.notes(found)),
+        (
+            "phase",
+            "device, ms",
+            "nothing runs, ms",
+            "kernels",
+            "launches",
+            "replays",
+            "a replay, ms",
+            "communication",
+        ),
+        tuple(
+            (
+                made_of_words.label_of(phase),
+                numbers.milliseconds_cell(phase.device_ms),
+                numbers.milliseconds_cell(phase.gap_ms),
+                numbers.plain(phase.kernels),
+                numbers.plain(phase.launches),
+                numbers.plain(phase.replays),
+                numbers.milliseconds_cell(phase.replay_ms),
+                numbers.share(phase.communication),
+            )
+            for phase in found.phases
+        ),
+    )
+    yield _classes(found)
+    if len(found.ranks) > 1:
+        yield _rank_works(found)
+
+
+def _classes(found: MadeOf) -> Section:
+    total_ms: dict[str, float] = {}
+    for phase in found.phases:
+        for part in phase.parts:
+            total_ms[part.kernel_class] = total_ms.get(part.kernel_class, 0.0) + part.time_ms
+    classes = sorted(total_ms, key=lambda one: -total_ms[one])
+    rows = []
+    for phase in found.phases:
+        times = {part.kernel_class: part.time_ms for part in phase.parts}
+        cells = (numbers.milliseconds_cell(times.get(one)) for one in classes)
+        rows.append((made_of_words.label_of(phase), *cells))
+    return Section(
+        f"Kernels by class, {found.rank}, ms per cycle",
+        "",
+        ("phase", *classes),
+        tuple(rows),
+    )
+
+
+def _rank_works(found: MadeOf) -> Section:
+    rows = tuple(
+        (
+            one.rank,
+            numbers.milliseconds_cell(one.own_ms),
+            numbers.milliseconds_cell(one.communication_ms),
+            numbers.share(one.communication),
+            numbers.count(one.cycles),
+        )
+        for one in found.ranks
+    )
+    heads = ("rank", "own kernels, ms", "communication, ms", "its share", "cycles")
+    note = "Per cycle. Who comes first to a collective waits in it: that is communication, too."
+    return Section("Kernels of the ranks", note, heads, rows)
 
 
 def _bubbles(found: Bubbles) -> Section:

@@ -12,7 +12,7 @@ from spectrace.analysis.run_report import Gap, RunReport
 from spectrace.analysis.verdict import Advice, Answer, BatchVerdict, Change
 from spectrace.analysis.verify_cost import Shape, VerifyFit
 from spectrace.analysis.what_if import Best, Doubt, Point, flags
-from spectrace.cli import numbers
+from spectrace.cli import made_of_words, numbers
 from spectrace.cli.figures import listed
 from spectrace.cli.timing_words import label
 from spectrace.model import Lane
@@ -50,6 +50,8 @@ GAPS = {
     Gap.NO_RESULTS: "Of some cycles no results came; their times count, their acceptance cannot.",
     Gap.NO_COUNTS: "Of no cycle that speculated did results come that count, as in a trace that "
     "has only times: what was accepted is not known.",
+    Gap.VERIFY_INSIDE: "Nobody looked of what verify is made: `spectrace kernels PID` shows it, on "
+    "the running server.",
 }
 DOUBTS = {
     Doubt.DEEPER: "drafts so deep were never made: the last measured position stands for them",
@@ -105,6 +107,7 @@ def sentences(found: RunReport) -> tuple[str, ...]:
         *_phases(found),
         *_first(found),
         *_verify(found),
+        *made_of_words.sentences(found.made_of),
         *_crossover(found),
         *(GAPS[gap] for gap in found.gaps),
     )

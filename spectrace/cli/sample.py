@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spectrace.attach.modes import Wish
-from spectrace.cli.mode import Server, TakeControl, ask
+from spectrace.cli.mode import Server, ServerUrl, TakeControl, ask, server_of
 from spectrace.probe.layout import MAX_EVERY
 
 
@@ -23,7 +23,8 @@ def sample(
         ),
     ],
     pid: Server = None,
+    url: ServerUrl = None,
     take_control: TakeControl = False,
 ) -> None:
     """Record every Nth cycle of a traced server, from the same cycle on on all of its ranks."""
-    ask(pid, Wish(every=every), take_control=take_control)
+    ask(server_of(pid, url), Wish(every=every), take_control=take_control)

@@ -145,10 +145,10 @@ def _api(hub: Hub) -> APIRouter:
     ) -> Response:
         _check_run(hub, run)
         try:
-            measures = hub.store.measure(run)
+            measures, looks = hub.store.measure(run), hub.store.looks(run)
         except SpectraceError as error:
             raise HTTPException(404, str(error)) from error
-        return _json(msgspec.json.encode(report(measures, plain_ms=baseline_ms)))
+        return _json(msgspec.json.encode(report(measures, plain_ms=baseline_ms, looks=looks)))
 
     @api.get("/live")
     async def live() -> Response:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from spectrace.attach.session import End, SessionFacts, Stall, controller_of, standing_still
 from spectrace.model import Cycle, Run
 from spectrace.server.state import Life, Lost, RunFacts, Source
@@ -32,18 +34,23 @@ class PageTap:
     def __init__(self, hub: Hub, export_lost: Callable[[], int] = lambda: 0) -> None:
         self._hub = hub
         self._export_lost = export_lost
+        self._at_end: RunFacts | None = None
 
     def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
         """Puts the run and its facts on the page."""
         self._hub.put_run(run, Source.ATTACHED)
-        self._hub.tell(run.run_id, facts_of(facts, stalls, self._export_lost()))
+        told = facts_of(facts, stalls, self._export_lost())
+        self._at_end = msgspec.structs.replace(told, message=_problem(facts))
+        self._hub.tell(run.run_id, told)
 
     def feed(self, cycles: Sequence[Cycle]) -> None:
         """Passes cycles on to the store and the live stream."""
         self._hub.feed(cycles)
 
     def end(self, run: Run, end: End | None) -> None:
-        """Says on the page that the session is over, and why."""
+        """Says on the page that the session is over, and why; what was so until then goes."""
+        if self._at_end is not None:
+            self._hub.tell(run.run_id, self._at_end)
         self._hub.end(run.run_id, *ENDS[end])
 
 
@@ -64,6 +71,11 @@ def facts_of(facts: SessionFacts, stalls: Sequence[Stall] = (), export_lost: int
         skipped=facts.skipped,
         notes=tuple(_notes(facts, stalls)),
     )
+
+
+def _problem(facts: SessionFacts) -> str:
+    """What went wrong: that stays true."""
+    return " ".join(facts.errors[-1:])
 
 
 def _message(facts: SessionFacts) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from spectrace.kernels import Seen
 from tests.helpers.founding_story import FIVE, PLAIN_MS, TWO, cycle_ms, recording
+from tests.helpers.known_look import look
 from tests.helpers.live_view import EVERY_S, asked_s, live_view
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
 
@@ -40,6 +42,15 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
     """The same without plain decode."""
     path = recording(tmp_path_factory.mktemp("alone") / "run.spectrace", with_plain=False)
+    with paged("view", str(path), "--port", "0") as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
+    """The first one with a look at its kernels."""
+    path = tmp_path_factory.mktemp("inside") / "run.spectrace"
+    recording(path, looks=[Seen(look(), [])])
     with paged("view", str(path), "--port", "0") as it:
         yield it
 
@@ -91,6 +102,33 @@ def test_the_gaps_of_the_device_and_what_is_left_out(page: Page, viewed: Paged) 
     between = rows.filter(has_text="draft extend \u2192 draft of the next")
     expect(between.locator("td").nth(1)).to_contain_text(re.compile(r"^0\.42"))
     expect(page.get_by_text("Left out: 10 cycles of warm-up, 0 rows of overshoot")).to_be_visible()
+
+
+def test_of_what_verify_is_made_where_somebody_looked(page: Page, inside: Paged) -> None:
+    """Its 28.7 ms by class with what is nothing at all, and how much of all is communication."""
+    open_verdict(page, inside)
+    table = page.get_by_role("region", name="What a phase is made of")
+    assert table.locator("thead th").all_inner_texts() == [
+        *("phase", "device", "nothing runs"),
+        *("matrix products", "attention", "communication", "norms", "share of communication"),
+    ]
+    rows = [row.locator("th, td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    assert rows == [
+        ["verify.forward", "28.7", "2.00", "17.2", "4.10", "3.40", "2.00", "13 %"],
+        ["draft", "2.00", "0.40", "1.20", "0.40", "\u2013", "\u2013", "0 %"],
+    ]
+    expect(page.get_by_text("17.2 ms are matrix products")).to_be_visible()
+    expect(page.get_by_text("Communication is 12 % of the time of all kernels")).to_be_visible()
+    expect(page.get_by_text("Nobody looked of what verify is made")).to_have_count(0)
+
+
+def test_where_nobody_looked_inside_verify_it_is_said_that_one_can(
+    page: Page, viewed: Paged
+) -> None:
+    """28.7 ms against a plain decode of 11.1: nothing else could bring as much."""
+    open_verdict(page, viewed)
+    expect(page.get_by_text("Nobody looked of what verify is made")).to_be_visible()
+    expect(page.get_by_text("What a phase is made of")).to_have_count(0)
 
 
 def test_steps_are_tried_by_keys_and_stay_in_the_address(page: Page, viewed: Paged) -> None:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from spectrace.kernels import Seen
 from spectrace.model import (
     Cycle,
     CycleKind,
@@ -40,11 +41,11 @@ def cycle_ms(steps: int) -> float:
     return sum(part_ms for _, part_ms in _parts(steps)) + _REST_MS
 
 
-def recording(path: Path, *, with_plain: bool = True) -> Path:
+def recording(path: Path, *, with_plain: bool = True, looks: Sequence[Seen] = ()) -> Path:
     """Writes it; without plain decode there is nothing to hold speculation against."""
     plan = [5] * (WARM_UP + FIVE) + [2] * TWO + [0] * (PLAIN if with_plain else 0)
     correct = [0] * WARM_UP + _shuffled(FIVE) + _shuffled(TWO) + [0] * PLAIN
-    return record(path, _cycles(plan, correct), run_of(1))
+    return record(path, _cycles(plan, correct), run_of(1), looks=looks)
 
 
 def _shuffled(count: int) -> list[int]:

@@ -301,7 +301,9 @@ def test_where_another_spectrace_traces_the_page_reads_along(
     wait_for(page, run, 20)
     until(lambda: f"Reading along: process {first.pid}" in run_of(page, run)["message"])
     assert ask(page, f"runs/{run}/timing", {"mode": "off"}).status_code == 409
-    assert f"left to process {first.pid}" in leave(page, run)["message"]
+    left = leave(page, run)["message"]
+    assert f"left to process {first.pid}" in left
+    assert "Reading along" not in left
     assert not server.untouched()
     first.send_signal(signal.SIGINT)
     output, errors = first.communicate(timeout=TIMEOUT_S)

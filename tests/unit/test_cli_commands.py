@@ -54,6 +54,14 @@ def test_every_command_explains_itself(command: str) -> None:
     assert command in result.output
 
 
+@pytest.mark.parametrize("command", [["mode", "host"], ["sample", "10"]])
+def test_a_switch_is_asked_for_by_process_or_by_address(command: list[str]) -> None:
+    """Both are refused before anything is looked for."""
+    result = RUNNER.invoke(app, [*command, "1", "--url", "http://localhost:1"])
+    assert result.exit_code == 2
+    assert "one of them" in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("arguments", [[], ["1", "--url", "http://localhost:1"]])
 def test_attach_wants_a_process_or_an_address(arguments: list[str]) -> None:
     """Neither and both are refused before anything is looked for."""
@@ -68,6 +76,9 @@ def test_attach_wants_a_process_or_an_address(arguments: list[str]) -> None:
         (["attach", "0"], "0 is no process id"),
         (["attach", "--", "-7"], "-7 is no process id"),
         (["detach", "0"], "0 is no process id"),
+        (["mode", "host", "--url", ""], "'' is no address of a server"),
+        (["sample", "10", "--url", "http://[::1"], "is no address of a server"),
+        (["sample", "10", "0"], "0 is no process id"),
     ],
 )
 def test_what_cannot_be_a_server_is_told_in_a_sentence(arguments: list[str], said: str) -> None:

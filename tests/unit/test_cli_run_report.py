@@ -17,10 +17,13 @@ from spectrace.analysis.run_report import report
 from spectrace.cli.main import app
 from spectrace.cli.run_words import sentences
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Seen
 from spectrace.model import Cycle, CycleKind, PhaseName, RequestRow
 from spectrace.server.open import open_page_of_recording
 from spectrace.store.store import CycleStore
 from tests.helpers import long_recording
+from tests.helpers.kineto_trace import TURN_US, newest, turns
+from tests.helpers.known_look import look
 from tests.helpers.recorded import CYCLE_NS, cycle_of, record, run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
 
@@ -86,6 +89,82 @@ def test_json_has_the_verdict(recording: Path) -> None:
     assert main["tokens_per_cycle"]["value"] == pytest.approx(3.5)
     assert found["cycles_by_kind"] == {"speculative": 200, "decode": 100}
     assert found["sentences"][0].startswith("Speculation pays: 1.75")
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of 210 cycles with one look at their kernels."""
+    cycles = [cycle_of(number, 1) for number in range(FIRST + 200)]
+    path = tmp_path_factory.mktemp("looked") / "run.spectrace"
+    return record(path, cycles, run_of(1), looks=[Seen(look(), [])])
+
+
+def test_a_look_at_kernels_is_in_the_report(
+    looked_at: Path, recording: Path, tmp_path: Path
+) -> None:
+    """In the terminal, as JSON and on the page, and nothing of it in a run without one."""
+    what = "What a phase is made of, TP0, per cycle"
+    made = "17.2 ms are matrix products"
+    text = " ".join(said("report", looked_at).split())
+    assert what in text
+    assert made in text
+    found = json.loads(said("report", looked_at, "--json"))["made_of"]
+    assert (found["rank"], found["looks"], found["source"]) == ("TP0", 1, "window")
+    assert found["phases"][0]["gap_ms"] == pytest.approx(2.0)
+    said("report", looked_at, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert what in page
+    assert made in page
+    assert "made of, TP0" not in said("report", recording)
+    assert json.loads(said("report", recording, "--json"))["made_of"] is None
+
+
+def test_a_page_gives_the_same_look(looked_at: Path) -> None:
+    """What its report says is what the file's says."""
+    with open_page_of_recording(looked_at, port=0) as page:
+        asked = json.loads(said("report", page.url, "--json"))
+    assert asked["made_of"] is not None
+    assert asked == json.loads(said("report", looked_at, "--json"))
+
+
+def traced(path: Path, product_us: float) -> Path:
+    """13 turns: a draft of 0.1 ms, a verify as a graph of three kernels with 0.15 ms of gaps."""
+    trace = turns(newest, 13)
+    for place in range(13):
+        at_us = 1000.0 + place * TURN_US
+        trace.launched(at_us + 1300, ("nvjet_tst_64x8", at_us + 5000, 100.0))
+        trace.launched(
+            at_us + 4000,
+            ("flash_fwd_splitkv_kernel", at_us + 6000, 400.0),
+            ("cross_device_reduce_1stage", at_us + 6500, 250.0),
+            ("nvjet_tst_64x8", at_us + 6800, product_us),
+            call="cudaGraphLaunch",
+        )
+    return trace.write(path)
+
+
+def test_the_report_of_imported_traces_says_of_what_phases_are_made(tmp_path: Path) -> None:
+    """TP1 multiplies for 1.5 ms and not 1.2, so that it is told, and that it is slower."""
+    traces = [
+        traced(tmp_path / f"1-TP-{rank}.trace.json", took_us)
+        for rank, took_us in enumerate((1200.0, 1500.0))
+    ]
+    said("import", *traces, "-o", tmp_path / "run.spectrace")
+    made = json.loads(said("report", tmp_path / "run.spectrace", "--json"))["made_of"]
+    assert (made["source"], made["rank"], made["slowest"]) == ("trace", "TP1", "TP1")
+    [verify] = [one for one in made["phases"] if one["phase"] == "verify.forward"]
+    assert {one["kernel_class"]: one["time_ms"] for one in verify["parts"]} == pytest.approx(
+        {"matmul": 1.5, "attention": 0.4, "communication": 0.25}
+    )
+    figures = [verify[name] for name in ("device_ms", "gap_ms", "kernels", "launches", "replays")]
+    assert figures == pytest.approx([2.3, 0.15, 3, 1, 1])
+    works = {one["rank"]: (one["own_ms"], one["communication"]) for one in made["ranks"]}
+    assert works["TP0"] == pytest.approx((1.7, 0.25 / 1.95))
+    assert works["TP1"] == pytest.approx((2.0, 0.25 / 2.25))
+    assert (
+        "Of the 2.30 ms that TP1's device takes for verify.forward in a cycle, 1.50 ms are matrix "
+        "products, 0.40 ms attention, 0.25 ms communication and 0.15 ms nothing at all."
+    ) in " ".join(said("report", tmp_path / "run.spectrace").split())
 
 
 def test_positions_of_two_and_three_correct_drafts(recording: Path) -> None:

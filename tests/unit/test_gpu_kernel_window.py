@@ -117,6 +117,24 @@ def test_a_kernel_too_few_fails_the_check() -> None:
     assert lost["found"]["verify.forward"] == [kernel_window.IN_GRAPH - 1, 1, 1]
 
 
+def test_each_cycle_has_its_kernels_and_no_other() -> None:
+    """Of 40 cycles the last 30 are seen kernel by kernel, but for one that the switch cuts."""
+    [each] = found()["each_cycle"]
+    assert each.keys() == {"draft 3 0", "verify.forward 7 7"}
+    assert len(set(each.values())) == 1
+    assert each["draft 3 0"] in {29, 30}
+
+
+def test_the_time_before_is_that_of_a_process_in_which_nobody_looked() -> None:
+    """It is taken first of all, and where CUPTI is loaded already the check does not pass."""
+    assert next(iter(kernel_window.CHECKS)) == "same_time"
+    cupti = ScriptedCupti()
+    with scripted_cupti.installed(cupti):
+        again = kernel_window.same_time(kernel_window.Loop(PlayedTorch(cupti)))
+    assert not again["fresh"]
+    assert not again["passed"]
+
+
 def test_without_a_device_the_script_says_so_and_ends_well() -> None:
     """As on the machines that test everything else."""
     if not kernel_window.why_not():

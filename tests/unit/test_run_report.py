@@ -12,6 +12,7 @@ from spectrace.analysis.acceptance import PLAIN, Setting
 from spectrace.analysis.baseline import Baseline, Source, baseline_of
 from spectrace.analysis.costs import strata
 from spectrace.analysis.estimates import exact
+from spectrace.analysis.made_of import made_of
 from spectrace.analysis.run_report import Gap, report, without_secrets
 from spectrace.analysis.speculation import cap, padding_waste
 from spectrace.analysis.verdict import Answer, Change
@@ -21,6 +22,7 @@ from spectrace.cli.run_sections import sections
 from spectrace.cli.run_words import known_from, sentences
 from spectrace.measures import NONE, Measures
 from spectrace.model import Lane, TimingMode
+from tests.helpers.known_look import look
 from tests.helpers.recorded import run_of
 from tests.helpers.simulated_run import Stretch, Truth, simulated
 
@@ -390,6 +392,32 @@ def test_plain_decode_is_measured_only_where_it_was() -> None:
         [plain] = [point for point in found.what_if.points if point.setting == PLAIN]
         assert known_from(plain) == known
         assert plain.measured is measured
+
+
+def test_where_verify_can_bring_most_and_nobody_looked_inside_it_is_said_that_one_can() -> None:
+    """28.7 ms against a plain decode of 11.1: nothing else brings as much."""
+    unseen = report(simulated(LOSING))
+    assert Gap.VERIFY_INSIDE in unseen.gaps
+    assert "`spectrace kernels PID` shows it" in " ".join(sentences(unseen))
+    seen = report(simulated(LOSING), looks=[look()])
+    assert Gap.VERIFY_INSIDE not in seen.gaps
+    assert seen.made_of == made_of([look()])
+    assert "17.2 ms are matrix products" in " ".join(sentences(seen))
+
+
+def test_a_verify_of_fixed_cost_is_worth_a_look_without_plain_decode_as_well() -> None:
+    """22.5 of 28.7 ms are fixed; 2 of 26 ms are not most of it."""
+    turns = [Stretch(2000, 5), Stretch(2000, 2)]
+    assert Gap.VERIFY_INSIDE in report(simulated(turns)).gaps
+    by_token = Truth(CHANCES, verify_ms=lambda tokens, batch: 2 + 4 * tokens * batch)
+    assert Gap.VERIFY_INSIDE not in report(simulated(turns, by_token)).gaps
+
+
+def test_no_look_is_recommended_where_none_can_be_had() -> None:
+    """By the host's clock alone there may be no device; of a loop of one's own none is possible."""
+    assert Gap.VERIFY_INSIDE not in report(simulated(LOSING, lane=Lane.HOST)).gaps
+    own = replace(simulated(LOSING), run=replace(run_of(1), engine="my_loop 1.0"))
+    assert Gap.VERIFY_INSIDE not in report(own).gaps
 
 
 DEEP = Truth((0.97,) * 5, verify_ms=lambda _tokens, _batch: 10.0, draft_ms=0.1)

@@ -17,7 +17,9 @@ from spectrace.server.open import open_page, open_page_of_recording
 from spectrace.server.recorder import Recorder
 from spectrace.server.state import Life, Source
 from spectrace.store.extract import Extract
+from spectrace.store.recording import open_recording
 from tests.helpers.command import TIMEOUT_S
+from tests.helpers.looked import rows_of, seen_at
 from tests.helpers.page import until
 from tests.helpers.recorded import cycle_of, other_span, run_of
 
@@ -112,6 +114,25 @@ def test_a_page_that_closes_saves_what_it_records(folder: Path) -> None:
         assert extract.rows("spans") == 2
 
 
+def test_a_look_at_its_cycles_is_in_the_file(folder: Path) -> None:
+    """With its kernels, of the cycles that are recorded: of 8 to 12 those from 10 on."""
+    look = seen_at({number: cycle_of(number).start_ns for number in range(8, 13)})
+    with page() as (hub, ask):
+        hub.recorder.add_look(RUN, look)  # of which nothing is recorded
+        ask(name="mine", max_bytes=GB)
+        feed(hub, range(10, 15))
+        until(lambda: told(hub)["cycles"] == 5)
+        hub.recorder.add_look(RUN, look)
+        ask("/stop")
+    with closing(open_recording(folder / "mine.spectrace")) as recording:
+        assert recording.looks(RUN) == [look.look]
+        found = {number: recording.kernels(RUN, "", number) for number in range(8, 15)}
+    assert [rows_of(found[number]) for number in (8, 9, 13, 14)] == [[]] * 4
+    for number in (10, 11, 12):
+        of_cycle = [row for row in rows_of(look.kernels) if row[2] == number]
+        assert rows_of(found[number]) == of_cycle
+
+
 def test_without_a_cycle_the_file_is_empty(folder: Path) -> None:
     """As of `spectrace record`: the run is in it, and no cycle."""
     with page() as (_, ask):
@@ -126,7 +147,7 @@ def test_without_a_cycle_the_file_is_empty(folder: Path) -> None:
 )
 def test_a_name_leads_nowhere_else(folder: Path, name: str) -> None:
     """What is no plain name is refused, and nothing is made anywhere."""
-    with pytest.raises(SpectraceError, match="names no folder"):
+    with pytest.raises(SpectraceError, match=r"names no folder|characters at most"):
         Recorder().start(run_of(), name, GB)
     assert list(folder.parent.rglob("*")) == [folder]
 
@@ -154,6 +175,9 @@ def test_nothing_that_is_there_is_touched(folder: Path) -> None:
         ({"name": "a", "max_bytes": GB, "folder": "/etc"}, 400, "folder"),
         ({"name": "a", "max_bytes": GB, "run_id": "nobody"}, 409, "Nothing comes"),
         ({"name": "a", "max_bytes": 10**12}, 409, "no room"),  # who has 3 TB runs no tests there
+        ({"name": "a" * 300, "max_bytes": GB}, 409, "80 characters at most, and this one 300"),
+        ({"name": "a" * 81, "max_bytes": GB}, 409, "80 characters at most, and this one 81"),
+        ({"name": "a/" * 40, "max_bytes": GB}, 409, "names no folder"),
         ({"what": "/stop"}, 409, "is not recorded"),
     ],
 )

@@ -31,6 +31,8 @@ class Session:
         self.ready: list[Cycle] = []
         self.last_cycles: list[Cycle] = []
         self.state = "armed"
+        self.activity = Activity.UNKNOWN
+        self.controls = True
         self.detached = 0
 
     def __enter__(self) -> Session:  # noqa: PYI034 - Self came with Python 3.11
@@ -45,7 +47,15 @@ class Session:
 
     def facts(self) -> SessionFacts:
         """One rank, one record lost."""
-        rank = RankState(name="TP0", pid=11, state=self.state, alive=True, cycles=0, lost_records=1)
+        rank = RankState(
+            name="TP0",
+            pid=11,
+            state=self.state,
+            alive=True,
+            cycles=0,
+            lost_records=1,
+            activity=self.activity,
+        )
         return SessionFacts(
             engine=self.run.engine,
             algorithm="EAGLE3",
@@ -60,6 +70,8 @@ class Session:
             timing="The server runs on the CPU, which has no timing events.",
             ranges="NVTX off",
             sample_every=10,
+            controls=self.controls,
+            controller_pid=41,
             skipped=SkippedCycles(cycles=9, output_tokens=20),
         )
 
@@ -149,6 +161,17 @@ def test_who_controls_and_who_stands_still_is_on_the_page(stage: Stage) -> None:
     )
     reading = msgspec.structs.replace(facts, controls=False, controller_pid=41)
     assert "Reading along: process 41 controls" in facts_of(reading).message
+
+
+def test_behind_the_end_it_is_not_said_who_controls_or_stands_still(stage: Stage) -> None:
+    """That was so until then; what went wrong stays."""
+    stage.session.controls = False
+    stage.session.activity = Activity.STILL
+    with stage.paged:
+        assert "Reading along: process 41 controls" in stage.state().message
+        assert "has not come round" in stage.state().message
+        stage.paged.detach()
+    assert stage.state().message == "Tracing was ended. TP0: last."
 
 
 def test_what_is_polled_goes_to_both_sides(stage: Stage) -> None:

@@ -13,6 +13,7 @@ import {
   objects,
   text,
 } from "./json.ts";
+import { decodeReportedLook, type ReportedLook } from "./reportedLook.ts";
 import { decodeSkew, type Skew } from "./skew.ts";
 import type { CycleTimes, Percentiles, PhaseSummary } from "./wire.ts";
 
@@ -166,6 +167,8 @@ export interface Report {
   /** Of the device of the first rank. */
   readonly device: Gaps;
   readonly skew: Skew;
+  /** Of what phases are made; null where nobody looked at kernels. */
+  readonly inside: ReportedLook | null;
   /** Groups of ranks: each throughput is that of one. */
   readonly groups: number;
 }
@@ -199,6 +202,7 @@ export function decodeReport(value: unknown): Report {
     leftOut: decodeLeftOut(report["left_out"]),
     device: decodeGaps(report["bubbles"]),
     skew: decodeSkew(report["skew"]),
+    inside: decodeReportedLook(report["made_of"]),
     groups: number(report, "groups"),
   };
 }

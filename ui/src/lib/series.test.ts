@@ -21,6 +21,11 @@ function putAll(series: Series, second: number, those: readonly number[]): void 
   }
 }
 
+/** As a person reads them. */
+function rounded(column: readonly (number | null)[]): (number | null)[] {
+  return column.map((each) => each && Math.round(each));
+}
+
 /** The numbers from `first` on, so many, at that distance. */
 function numbers(first: number, count: number, distance: number): number[] {
   return Array.from({ length: count }, (_, place) => first + place * distance);
@@ -106,7 +111,44 @@ describe("the tokens of a server of which sampling leaves cycles out", () => {
     putAll(series, 104, numbers(410, 100, 1));
     // 100 cycles a second of 3 tokens; of the second with the switch 55 of 100 numbers are here.
     const { tokensPerS } = series.columns(106_000);
-    expect(tokensPerS.map((each) => each && Math.round(each))).toEqual([null, 300, 303, 300, 300]);
+    expect(rounded(tokensPerS)).toEqual([null, 300, 303, 300, 300]);
+  });
+
+  it("are the mean of the seconds around one in which few are recorded", () => {
+    const series = new Series(8);
+    // One in ten of 30 cycles a second of 3 tokens: three of each second.
+    for (let second = 0; second < 8; second += 1) {
+      putAll(series, 100 + second, numbers(10 + second * 30, 3, 10));
+    }
+    const { tokensPerS } = series.columns(109_400);
+    expect(rounded(tokensPerS)).toEqual([null, ...Array.from({ length: 7 }, () => 90)]);
+  });
+
+  it("are known in a second without any where those around it have enough", () => {
+    const series = new Series(16);
+    // One in 40 of 30 cycles a second: three in four seconds, the last one in second 114.
+    for (let place = 0; place < 12; place += 1) {
+      const t0Ms = 100_000 + (place * 4000) / 3;
+      series.put(cycleOf(40 * (place + 1), { t0Ms, requests: [rowOf(2)] }), null);
+    }
+    const { time, tokensPerS } = series.columns(117_400);
+    expect(time.at(-1)).toBe(115);
+    expect(rounded(tokensPerS)).toEqual([null, ...Array.from({ length: 14 }, () => 90), null]);
+  });
+
+  it("are not known behind the last of few, nor where some of few were lost", () => {
+    const series = new Series(8);
+    for (const [second, first] of [
+      [100, 10],
+      [101, 40],
+      [102, 70],
+      [105, 5000],
+      [106, 5030],
+    ] as const) {
+      putAll(series, second, numbers(first, 3, 10));
+    }
+    const { tokensPerS } = series.columns(109_400);
+    expect(rounded(tokensPerS)).toEqual([null, 90, 90, null, null, 90, 90, null]);
   });
 
   it("are not known where too few are here, nor in seconds between such", () => {

@@ -4,8 +4,12 @@ import { ascending, percentile } from "./summary.ts";
 import type { Cycle } from "./wire.ts";
 
 const SECOND_MS = 1000;
-/** Fewer cycles in a second do not tell what the others gave. */
+/** Fewer cycles do not tell what the others gave. */
 const ENOUGH = 5;
+/** So many seconds before and behind one are looked at where it has too few. */
+const REACH_S = 5;
+/** Distances of cycles in a row differ by no more than that, unless some were lost. */
+const UNEVEN = 2;
 
 /** Points of the strip chart; null where nothing is known. */
 export interface Columns {
@@ -27,27 +31,66 @@ interface Duration extends CycleId {
 
 /** The cycles of one group in a second. */
 class Part {
+  /** Numbers and UNIX ms of the first and of the last one. */
   first = Number.POSITIVE_INFINITY;
   last = Number.NEGATIVE_INFINITY;
+  firstMs = Number.POSITIVE_INFINITY;
+  lastMs = Number.NEGATIVE_INFINITY;
   cycles = 0;
   tokens = 0;
 
   count(cycle: Cycle, sign: 1 | -1): void {
     this.first = Math.min(this.first, cycle.n);
     this.last = Math.max(this.last, cycle.n);
+    this.firstMs = Math.min(this.firstMs, cycle.t0Ms);
+    this.lastMs = Math.max(this.lastMs, cycle.t0Ms);
     this.cycles += sign;
     this.tokens += sign * (cycleTokens(cycle) ?? 0);
   }
 
   /** What all cycles gave: where only some are here, as those; null where these are too few. */
   get estimate(): number | null {
-    const numbers = this.last - this.first + 1;
-    if (this.cycles === numbers || this.cycles === 0) {
+    if (this.cycles === this.last - this.first + 1 || this.cycles === 0) {
       return this.tokens;
     }
-    const distance = (numbers - 1) / (this.cycles - 1);
-    return this.cycles < ENOUGH ? null : this.tokens * distance;
+    return this.cycles < ENOUGH ? null : this.tokens * this.distance;
   }
+
+  /** Between the numbers of two cycles in a row, the mean. */
+  get distance(): number {
+    return (this.last - this.first) / (this.cycles - 1);
+  }
+
+  /** What all cycles gave per second, from the first that is here to the last; null in no time. */
+  get tokensPerS(): number | null {
+    const seconds = (this.lastMs - this.firstMs) / SECOND_MS;
+    const tokens = (this.tokens / this.cycles) * (this.last - this.first);
+    return seconds > 0 ? tokens / seconds : null;
+  }
+}
+
+/** Parts of seconds in a row as one. */
+function together(parts: readonly Part[]): Part {
+  const whole = new Part();
+  for (const part of parts) {
+    whole.first = Math.min(whole.first, part.first);
+    whole.last = Math.max(whole.last, part.last);
+    whole.firstMs = Math.min(whole.firstMs, part.firstMs);
+    whole.lastMs = Math.max(whole.lastMs, part.lastMs);
+    whole.cycles += part.cycles;
+    whole.tokens += part.tokens;
+  }
+  return whole;
+}
+
+/** Whether the cycles of parts in a row are about as far apart as all of them on average. */
+function isEven(parts: readonly Part[], distance: number): boolean {
+  return parts.every((part, place) => {
+    const before = parts[place - 1];
+    const within = part.cycles > 1 ? part.distance : 0;
+    const jump = before ? part.first - before.last : 0;
+    return Math.max(within, jump) <= UNEVEN * distance;
+  });
 }
 
 /** How far a group has come by the end of a second. */
@@ -80,11 +123,6 @@ class Bucket {
     if (isDecoding(cycle)) {
       this.#countDuration(cycle, sign);
     }
-  }
-
-  /** Of all groups, also of cycles that are not here where enough others are. */
-  get tokens(): number {
-    return [...this.parts.values()].reduce((sum, part) => sum + (part.estimate ?? 0), 0);
   }
 
   slowest(): CycleId | null {
@@ -146,7 +184,7 @@ export class Series {
     const end = secondOf(nowMs) - 1;
     const begin = end - this.#lengthS;
     this.#forget(Math.min(begin, (this.#last ?? begin) - this.#lengthS));
-    const skipping = this.#skipping();
+    const sparse = this.#sparse();
     const columns: Columns = {
       time: [],
       cycleP5: [],
@@ -158,17 +196,22 @@ export class Series {
     };
     for (let second = begin; second < end; second += 1) {
       columns.time.push(second);
-      this.#point(second, columns, skipping);
+      this.#point(second, columns, this.#tokens(second, sparse.get(second), end));
     }
     return columns;
   }
 
   /**
-   * Seconds in which cycles ran that are not here, as the numbers around them tell: of those that
-   * sampling left out, or that were lost. Of one in which some are here, too few.
+   * By second the groups of which cycles ran in it that are not here, as the numbers around them
+   * tell: that sampling left out, or that were lost. Where some are here, too few.
    */
-  #skipping(): ReadonlySet<number> {
-    const found = new Set<number>();
+  #sparse(): ReadonlyMap<number, ReadonlySet<string>> {
+    const found = new Map<number, Set<string>>();
+    const add = (group: string, seconds: readonly number[]) => {
+      for (const second of seconds) {
+        found.set(second, (found.get(second) ?? new Set()).add(group));
+      }
+    };
     const before = new Map<string, Reached>();
     for (const second of [...this.#buckets.keys()].sort((one, other) => one - other)) {
       for (const [group, part] of this.#buckets.get(second)?.parts ?? []) {
@@ -176,31 +219,72 @@ export class Series {
         const earlier = before.get(group);
         const distance = earlier ? first - earlier.n : 1;
         if (part.estimate === null || (cycles === 1 && distance > 1)) {
-          found.add(second);
+          add(group, [second]);
         }
-        if (earlier && distance > (earlier.dense ? 2 * earlier.distance : 1)) {
-          this.#addBetween(found, earlier.second, second);
+        if (earlier && distance > (earlier.dense ? UNEVEN * earlier.distance : 1)) {
+          add(group, this.#between(earlier.second, second));
         }
-        const within = cycles > 1 ? (last - first) / (cycles - 1) : distance;
+        const within = cycles > 1 ? part.distance : distance;
         before.set(group, { second, n: last, distance: within, dense: cycles >= ENOUGH });
       }
     }
     // Behind the last one the next may be due only later.
-    for (const { second, distance, dense } of before.values()) {
+    for (const [group, { second, distance, dense }] of before) {
       if (distance > 1 && !dense) {
-        this.#addBetween(found, second, second + this.#lengthS);
+        add(group, this.#between(second, second + this.#lengthS));
       }
     }
     return found;
   }
 
-  #addBetween(seconds: Set<number>, from: number, to: number): void {
-    for (let second = Math.max(from + 1, to - this.#lengthS); second < to; second += 1) {
-      seconds.add(second);
-    }
+  #between(from: number, to: number): number[] {
+    const begin = Math.max(from + 1, to - this.#lengthS);
+    return Array.from({ length: Math.max(0, to - begin) }, (_, place) => begin + place);
   }
 
-  #point(second: number, columns: Columns, skipping: ReadonlySet<number>): void {
+  /** Of all groups in a second before `end`, those that are sparse in it by what is around it. */
+  #tokens(second: number, sparse: ReadonlySet<string> | undefined, end: number): number | null {
+    let sum = 0;
+    for (const [group, part] of this.#buckets.get(second)?.parts ?? []) {
+      sum += sparse?.has(group) ? 0 : (part.estimate ?? 0);
+    }
+    for (const group of sparse ?? []) {
+      const tokens = this.#around(group, second, end);
+      if (tokens === null) {
+        return null;
+      }
+      sum += tokens;
+    }
+    return sum;
+  }
+
+  /**
+   * What a group got in a second, as the mean of as many seconds around it as have enough cycles;
+   * null where these are too far, lie on one side of it alone, or some were lost between them.
+   */
+  #around(group: string, second: number, end: number): number | null {
+    const parts = new Map<number, Part>();
+    for (let each = second - REACH_S; each <= Math.min(second + REACH_S, end - 1); each += 1) {
+      const part = this.#buckets.get(each)?.parts.get(group);
+      if (part && part.cycles > 0) {
+        parts.set(each, part);
+      }
+    }
+    for (let reach = 1; reach <= REACH_S; reach += 1) {
+      const near = [...parts].filter(([each]) => Math.abs(each - second) <= reach);
+      const some = near.map(([, part]) => part);
+      const whole = together(some);
+      if (whole.cycles >= ENOUGH) {
+        const [first = end] = near[0] ?? [];
+        const [last = first] = near.at(-1) ?? [];
+        const isWithin = first <= second && second <= last;
+        return isWithin && isEven(some, whole.distance) ? whole.tokensPerS : null;
+      }
+    }
+    return null;
+  }
+
+  #point(second: number, columns: Columns, tokens: number | null): void {
     // The very first second began before the first cycle that the page knows.
     const begun = this.#first !== null && second > this.#first;
     const bucket = begun ? this.#buckets.get(second) : undefined;
@@ -213,8 +297,7 @@ export class Series {
       bucket && bucket.verifies > 0 ? 1 + bucket.correct / bucket.verifies : null,
     );
     columns.slowest.push(bucket?.slowest() ?? null);
-    const seen = begun && !this.#partial.has(second) && !skipping.has(second);
-    columns.tokensPerS.push(seen ? (bucket?.tokens ?? 0) : null);
+    columns.tokensPerS.push(begun && !this.#partial.has(second) ? tokens : null);
   }
 
   #bucket(second: number): Bucket {

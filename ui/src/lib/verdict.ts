@@ -39,6 +39,8 @@ const GAPS: Readonly<Record<string, string>> = {
   no_results: "Of some cycles no results came; their times count, their acceptance cannot.",
   no_counts:
     "Of no cycle that speculated did results come that count, as in a trace that has only times: what was accepted is not known.",
+  verify_inside:
+    "Nobody looked of what verify is made: `spectrace kernels PID` shows it, on the running server.",
 };
 
 /** Why a prediction may be wrong beyond its interval, in the order of their marks. */

@@ -93,7 +93,7 @@ export function Strip() {
       <Track
         {...shared}
         name="throughput"
-        about={`Tokens that all requests together got in each second. Where only some cycles are recorded in full the others are taken to be like them. A blank stretch was not seen, or too few were recorded in it.${dashed}`}
+        about={`Tokens that all requests together got in each second. Where only some cycles are recorded in full the others are taken to be like them; where fewer than five of a second are, it is the mean of up to eleven seconds around it. A blank stretch was not seen, or too few were recorded there.${dashed}`}
         unit="tok/s"
         values={shown.tokensPerS}
         goal={aims && { value: aims.plainTokensPerS, label: plainLabel(aims) }}

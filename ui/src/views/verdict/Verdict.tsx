@@ -10,6 +10,7 @@ import { Baseline } from "./Baseline.tsx";
 import { ByBatch } from "./ByBatch.tsx";
 import { Caps } from "./Caps.tsx";
 import { Gaps } from "./Gaps.tsx";
+import { Inside } from "./Inside.tsx";
 import { Ranks } from "./Ranks.tsx";
 import { VerifyCost } from "./VerifyCost.tsx";
 import { WhatIf } from "./WhatIf.tsx";
@@ -66,6 +67,7 @@ function Found({ report }: { readonly report: Report }) {
         <VerifyCost report={report} />
       </div>
       <ByBatch report={report} />
+      <Inside look={report.inside} />
       <Gaps found={report.device} />
       <Ranks skew={report.skew} />
     </>
