@@ -389,6 +389,8 @@ class Hub:
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
             recording=self.recorder.state(run.run_id),
+            looking=None,
+            looks=0,
         )
 
     def record(self, run_id: str, name: str, max_bytes: int) -> RecordingState:
