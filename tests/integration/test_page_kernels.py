@@ -253,6 +253,13 @@ def test_without_a_gpu_there_is_nothing_to_look_at(page: Paged, tmp_path: Path) 
         assert has_left(plain)
 
 
+def ordered(server: SimulatedServer, what: str) -> None:
+    """Has all ranks do something."""
+    for rank in server.pids:
+        server.order(rank, what)
+    until(lambda: all(server.does(rank) == what for rank in server.pids))
+
+
 def test_one_window_at_a_time_and_detaching_ends_it(
     page: Paged, server: SimulatedServer, traced: str
 ) -> None:
@@ -260,8 +267,10 @@ def test_one_window_at_a_time_and_detaching_ends_it(
     asked(page, traced, LONG)
     assert "one at a time" in refused(page, traced)
     until_stage(page, traced, "open")
+    ordered(server, "pause")  # no cycle ends the window meanwhile
     assert "one at a time" in refused(page, traced)
     leave(page, traced)
+    ordered(server, "decode")
     found = until_stage(page, traced, "done", "refused")
     assert (found["stage"], found["cycles"]) == ("refused", LONG)
     assert "Tracing was ended before the window was over" in found["why"]
