@@ -387,3 +387,16 @@ def test_a_page_that_is_shared_opens_no_window(server: SimulatedServer) -> None:
         ]
     assert [answer.status_code for answer in asked_for] == [403, 404]
     assert has_left(server)
+
+
+def test_the_page_of_attach_looks_at_kernels_too(server: SimulatedServer) -> None:
+    """Of the server that the command traces; Ctrl-C leaves it as it was."""
+    with paged("attach", str(server.pid), "--port", "0") as shown:
+        (run,) = until(shown.runs)
+        wait_for(shown, run["run"], 5)
+        asked(shown, run["run"], CYCLES)
+        assert until_stage(shown, run["run"], "done", "refused")["stage"] == "done"
+        [look] = shown.get(f"/api/runs/{run['run']}/looks")["looks"]
+        assert set(look["cycles_seen"]) == {"TP0", "TP1"}
+    assert has_left(server)
+    assert left_of(server.pids.values()) == []
