@@ -219,6 +219,20 @@ def test_what_cupti_refuses_is_said_and_tracing_goes_on(  # noqa: PLR0913, PLR09
     assert not any(path.suffix == ".kernels" for path in left_of(server.pids.values()))
 
 
+def test_a_window_without_a_record_shows_nothing_and_says_so(
+    page: Paged, site: GpuSite, traced: str
+) -> None:
+    """As where a profiler takes them; nothing is stored of it."""
+    looks = run_of(page, traced)["looks"]
+    site.refuses("no records")
+    asked(page, traced, CYCLES)
+    found = until_stage(page, traced, "done", "refused")
+    site.refuses("")
+    assert (found["stage"], "no record of a kernel" in found["why"]) == ("refused", True)
+    assert "A profiler may have begun" in found["mend"]
+    assert run_of(page, traced)["looks"] == looks
+
+
 @pytest.mark.parametrize(
     ("version", "why", "mend"),
     [

@@ -4,7 +4,8 @@ While runtime calls and kernels are asked for a launch a 0.1 ms is taken to have
 a kernel that ran 50 µs later for 20 µs; while graphs are asked for, of a whole graph as long.
 
 Where a file `refuses` stands beside this one it does nothing of that: CUPTI answers with the number
-that the file has, or `no driver`, or it cannot be loaded (`no library`).
+that the file has, or `no driver`, or cannot be loaded (`no library`), or has nothing to hand over (`no
+records`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ _since: dict[int, int] = {}
 _launches: list[tuple[int, bool]] = []  # when, and whether of a whole graph
 
 
+def _answer() -> str:
+    """What the file says; empty without one."""
+    file = Path(__file__).with_name("refuses")
+    return file.read_text() if file.exists() else ""
+
+
 def _refuse() -> None:
     """Answers as the file says.
 
@@ -36,13 +43,12 @@ def _refuse() -> None:
         NotSupportedError: There is no driver.
         ImportError: The library cannot be loaded.
     """
-    file = Path(__file__).with_name("refuses")
-    answer = file.read_text() if file.exists() else ""
+    answer = _answer()
     if answer == "no driver":
         raise NotSupportedError("libcuda.so.1: cannot open shared object file")
     if answer == "no library":
         raise ImportError("libcupti.so.13: cannot open shared object file")
-    if answer:
+    if answer.isdigit():
         raise CuptiError(int(answer))
 
 
@@ -76,6 +82,8 @@ def activity_flush_all(flag: int) -> None:
     """Hands over what is done."""
     assert flag == 0
     launches, _launches[:] = list(_launches), []
+    if _answer() == "no records":
+        return
     for begin in range(0, len(launches), 1000):
         buffer = Buffer(*_records(launches[begin : begin + 1000], begin + 1))
         if buffer.places:
