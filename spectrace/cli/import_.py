@@ -90,6 +90,7 @@ def import_(
         store.put_run(imported.run)
         store.add(imported.cycles)
         seen = look_of_trace(imported, table.of)
+        imported.traced.clear()  # which takes as much memory again as what came of it
         if seen is not None:
             store.add_look(imported.run.run_id, seen)
     _say(path, imported, class_times(imported.kernels, table.of), json=json)

@@ -26,6 +26,8 @@ def seen_kernels(
 ) -> SeenKernels:
     """The kernels of one rank that phases of its turns launched, in the order of their begins.
 
+    Of a long trace there are millions: a column is as wide as what it holds.
+
     Args:
         process: What the rank did.
         turns: Its turns.
@@ -35,7 +37,7 @@ def seen_kernels(
     """
     kernels, launches = process.kernels, process.launches
     number = np.repeat(np.array(numbers, np.int64), [len(turn.phases) for turn in turns])
-    phase = np.array([_PLACES[one.name] for turn in turns for one in turn.phases], np.int64)
+    phase = np.array([_PLACES[one.name] for turn in turns for one in turn.phases], np.int8)
     start_ns = np.asarray(kernels.start_ns, np.int64)
     inside = np.flatnonzero(of_kernel >= 0)
     inside = inside[np.argsort(start_ns[inside], kind="stable")]
@@ -49,8 +51,8 @@ def seen_kernels(
         start_ns=start_ns[inside],
         end_ns=np.asarray(kernels.end_ns, np.int64)[inside],
         stream=np.asarray(kernels.stream, np.int64)[inside],
-        name=np.asarray(kernels.name, np.int64)[inside],
-        graph=np.isin(np.asarray(kernels.correlation, np.int64)[inside], graphs).astype(np.int64),
+        name=np.asarray(kernels.name, np.int64)[inside].astype(np.int32),
+        graph=np.isin(np.asarray(kernels.correlation, np.int64)[inside], graphs).astype(np.int8),
         phases=PHASES,
         names=names,
         classes=[class_of(name) for name in names],
