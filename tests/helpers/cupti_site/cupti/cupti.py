@@ -4,8 +4,7 @@ While runtime calls and kernels are asked for a launch a 0.1 ms is taken to have
 a kernel that ran 50 µs later for 20 µs; while graphs are asked for, of a whole graph as long.
 
 Where a file `refuses` stands beside this one it does nothing of that: CUPTI answers with the number
-that the file has, or `no driver`, or cannot be loaded (`no library`), or has nothing to hand over (`no
-records`).
+that the file has, or `no driver`; it cannot be loaded (`no library`); or there are `no records`.
 """
 
 from __future__ import annotations
