@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
@@ -39,8 +39,8 @@ def graph_cycles(cycles: int) -> int:
 class KernelWindows:
     """The windows of all ranks of a server; a context manager, which leaves nothing behind.
 
-    Entering it begins to measure how fast the server runs; `ask` is to be called
-    `modes.MEASURED_S` later.
+    Entered, it has no files yet: `make` makes them, and begins to measure how fast the server runs;
+    `ask` is to be called `modes.MEASURED_S` later.
 
     Args:
         run: The server, which is traced.
@@ -48,9 +48,6 @@ class KernelWindows:
 
     Attributes:
         longest_s: After so long the probe closes a window that its cycles do not end.
-
-    Raises:
-        SpectraceError: A rank is not traced, or shared memory has no room.
     """
 
     def __init__(self, run: Run, cycles: int) -> None:
@@ -60,18 +57,16 @@ class KernelWindows:
         self._files: dict[str, WindowFile] = {}
         self._rings: list[Ringed] = []
         self._before: dict[str, int] = {}
+        self._asked: dict[str, int] = {}  # the words, by rank
         self._held = ExitStack()
 
     def __enter__(self) -> KernelWindows:  # noqa: PYI034 - Self came with Python 3.11
-        """Makes the files."""
-        with ExitStack() as held:
-            self._rings = held.enter_context(opened_rings(self._run.ranks))
-            for rank, ring in self._rings:
-                file = window_file.create(rank, self._cycles, graph_cycles(self._cycles))
-                held.callback(file.remove)
-                self._files[rank.name] = file
-                self._before[rank.name] = ring.word(Word.CYCLES)
-            self._held = held.pop_all()
+        """Opens the rings.
+
+        Raises:
+            SpectraceError: A rank is not traced.
+        """
+        self._rings = self._held.enter_context(opened_rings(self._run.ranks))
         return self
 
     def __exit__(
@@ -80,10 +75,24 @@ class KernelWindows:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the windows that are open still, and removes the files."""
-        for _, ring in self._rings:
-            ring.set_word(Word.KERNELS, 0)
+        """Ends the windows that are open still, and removes the files; none that others opened."""
+        for rank, ring in self._rings:
+            if ring.word(Word.KERNELS) == self._asked.get(rank.name):
+                ring.set_word(Word.KERNELS, 0)
         self._held.close()
+
+    def make(self) -> Iterator[None]:
+        """Makes the files, one at a step: to have its memory reserved takes a moment.
+
+        Raises:
+            SpectraceError: Shared memory has no room.
+        """
+        for rank, _ in self._rings:
+            file = window_file.create(rank, self._cycles, graph_cycles(self._cycles))
+            self._held.callback(file.remove)
+            self._files[rank.name] = file
+            yield
+        self._before = {rank.name: ring.word(Word.CYCLES) for rank, ring in self._rings}
 
     def ask(self) -> None:
         """Asks all ranks of a group for the same cycles, a second and 50 cycles ahead at least."""
@@ -100,7 +109,8 @@ class KernelWindows:
             for rank, ring in members:
                 longest_ns = math.ceil(self.longest_s * _NS_PER_S)
                 self._files[rank.name].set_word(Place.LONGEST_NS, longest_ns)
-                ring.set_word(Word.KERNELS, kernels_word(first, self._cycles, turn))
+                word = self._asked[rank.name] = kernels_word(first, self._cycles, turn)
+                ring.set_word(Word.KERNELS, word)
 
     def stage(self) -> int:
         """How far the rank is that is furthest behind, see `layout_window.Stage`."""
@@ -110,14 +120,16 @@ class KernelWindows:
         """A rank on which there is no window; None while all are well."""
         for rank, _ in self._rings:
             if self._files[rank.name].word(Place.STATE) == Stage.REFUSED:
-                return self._written(rank)
+                return self.written(rank)
         return None
 
-    def written(self) -> list[Written]:
-        """What the windows left, to be asked when all are done."""
-        return [self._written(rank) for rank, _ in self._rings]
+    @property
+    def ranks(self) -> list[Rank]:
+        """Those that have a window."""
+        return [rank for rank, _ in self._rings]
 
-    def _written(self, rank: Rank) -> Written:
+    def written(self, rank: Rank) -> Written:
+        """What the window of one rank left, to be asked when all are done."""
         file = self._files[rank.name]
         places = [value for name, value in vars(Place).items() if name.isupper()]
         return Written(

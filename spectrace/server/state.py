@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from spectrace.attach.looking import Looking
 from spectrace.model import Cycle, Run, SkippedCycles
 from spectrace.store.source import Stats
 
@@ -162,6 +163,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     summary: msgspec.Raw
     stored: Stored
     recording: RecordingState | None
+    looking: Looking | None  # the look at kernels that goes on, or the last one
+    looks: int  # at kernels, that are stored
 
 
 class LostCycles(msgspec.Struct, frozen=True):
