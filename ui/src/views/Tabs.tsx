@@ -10,8 +10,16 @@ const TABS: readonly (readonly [tab: Tab, name: string])[] = [
   ["requests", "Requests"],
   ["verdict", "Verdict"],
   ["timing", "Timing"],
+  ["kernels", "Kernels"],
   ["runs", "Runs"],
 ];
+
+/** Whether there is anything to see of kernels, or to ask for. */
+function hasKernels(): boolean {
+  const current = run.value;
+  const seen = current !== null && (current.looks > 0 || current.looking !== null);
+  return seen || current?.steerable === true || tab.value === "kernels";
+}
 
 /** A link for each view, so that each can be kept and opened elsewhere. */
 export function Tabs() {
@@ -19,7 +27,7 @@ export function Tabs() {
     <section class="tabs" aria-label="View">
       {run.value && (
         <nav aria-label="Views">
-          {TABS.map(([each, name]) => (
+          {TABS.filter(([each]) => each !== "kernels" || hasKernels()).map(([each, name]) => (
             <a
               key={each}
               href={formatHash({ ...place.value, tab: each }) || "#"}
