@@ -10,7 +10,7 @@ from spectrace_exporters import TABLES, Recorded
 
 
 class CsvFiles:
-    """A folder of `cycles.csv`, `ranks.csv`, `phases.csv`, `requests.csv`, `spans.csv`.
+    """A folder of `cycles.csv` and the like, one for each of `TABLES`.
 
     A missing value is an empty field, an empty text `""`.
     """

@@ -22,6 +22,7 @@ from spectrace.cli.stopping import interrupted_by_signals
 from spectrace.errors import SpectraceError
 from spectrace.importing.class_times import class_times
 from spectrace.importing.imported import Imported, import_files
+from spectrace.importing.trace_look import look_of_trace
 from spectrace.kernels import ClassTime
 from spectrace.store.recorded import SUFFIX, recorded
 
@@ -88,6 +89,9 @@ def import_(
         imported = _read(files)
         store.put_run(imported.run)
         store.add(imported.cycles)
+        seen = look_of_trace(imported, table.of)
+        if seen is not None:
+            store.add_look(imported.run.run_id, seen)
     _say(path, imported, class_times(imported.kernels, table.of), json=json)
 
 

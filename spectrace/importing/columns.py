@@ -11,6 +11,9 @@ import numpy as np
 
 from spectrace.model import CycleKind, PhaseName
 
+GRAPH = "CUDA graph"
+"""What a graph is called that was seen whole, as if it were one kernel."""
+
 
 class Role(str, Enum):
     """What a range is in the turn of a scheduler.

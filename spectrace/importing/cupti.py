@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrace.importing.columns import Kernels, ProcessTrace
+from spectrace.importing.columns import GRAPH, Kernels, ProcessTrace
 from spectrace.probe.layout_window import DATA_OFFSET, PIECE, RECORD_BYTES, Activity
 
 Column: TypeAlias = NDArray[np.int64]
@@ -28,7 +28,6 @@ _COPIES = {  # by `CUpti_ActivityMemcpyKind`, as the torch profiler calls them
 _COPY = "Memcpy"
 _SET = "Memset"
 _PEER = "Memcpy PtoP"
-GRAPH = "CUDA graph"
 
 
 def _record(kind: int, **fields: tuple[str, int]) -> np.dtype[np.void]:

@@ -62,7 +62,8 @@ class OnDevice(NamedTuple):
 
     Attributes:
         lanes: For each turn its phases, in order.
-        times: By name of phase ("" outside of phases) and kernel.
+        times: By name of phase and kernel. A phase is "" outside of phases, and in a turn that the
+            trace cuts off.
     """
 
     lanes: list[list[DevicePhase]]
@@ -87,7 +88,7 @@ def on_device(
         return OnDevice([[] for _ in turns], _times(process.kernels, None, []))
     launched = launch_segments(process, thread, [phase for _, phase in segments])
     of_kernel = kernel_segments(process.kernels, process.launches, launched)
-    names = [phase.name.value for _, phase in segments]
+    names = ["" if turns[place].incomplete else phase.name.value for place, phase in segments]
     extents = _extents(process.kernels, of_kernel, len(segments))
     graphs = _graphs(process.launches, launched, len(segments))
     lanes: list[list[DevicePhase]] = [[] for _ in turns]
@@ -199,7 +200,7 @@ def _times(
     times: dict[tuple[str, str], KernelTime] = {}
     if not len(kernels.name):
         return times
-    phases = ["", *dict.fromkeys(names)]
+    phases = list(dict.fromkeys(["", *names]))
     code = {name: place for place, name in enumerate(phases)}
     of_segment = np.array([*(code[name] for name in names), 0], dtype=np.int64)  # -1: the last
     kernel = np.asarray(kernels.name, dtype=np.int64)

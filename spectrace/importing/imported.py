@@ -25,19 +25,36 @@ _CAPTURE_FILE = "cuda_graph_capture-"  # SGLang's own name of what it writes at 
 _HEX_DIGITS = 32
 
 
+class Traced(NamedTuple):
+    """A process of one rank.
+
+    Attributes:
+        process: What it did; ranges of threads are not kept.
+        thread: That of the scheduler.
+        turns: Of that thread, in order.
+    """
+
+    process: ProcessTrace
+    thread: Hashable
+    turns: list[Turn]
+
+
 class Imported(NamedTuple):
     """A run as it was read.
 
     Attributes:
         run: What is known of it.
         cycles: In the order of their begins within each group.
-        kernels: Time of kernels by rank, phase ("" outside of phases) and name of the kernel.
+        kernels: Time of kernels by rank, phase ("" outside of phases, and in a cycle that the trace
+            cuts off) and name of the kernel.
+        traced: Its processes.
         faults: What was mended or left out.
     """
 
     run: Run
     cycles: list[Cycle]
     kernels: dict[tuple[str, str, str], KernelTime]
+    traced: list[Traced]
     faults: Faults
 
 
@@ -56,19 +73,21 @@ def import_files(paths: Sequence[Path], progress: Callable[[int], None]) -> Impo
     files = [_read(path, faults, progress) for path in paths]
     processes = _named(files)
     ranks: list[RankTurns] = []
+    traced: list[Traced] = []
     kernels: dict[tuple[str, str, str], KernelTime] = {}
     for name, parts in processes.items():
         shares = [_share(process, faults) for process in parts]
-        ranks.append(_in_turn(name, [share for share in shares if share.turns]))
+        ranks.append(_in_turn(name, [share for share in shares if share.traced.turns]))
         for share in shares:
             _add(kernels, name, share.device.times)
+            traced.append(share.traced)
     pids = {name: parts[0].pid for name, parts in processes.items()}
     hosts = {name: _host_of(parts[0], files) for name, parts in processes.items()}
     run = _run(files, ranks, pids, hosts)
     cycles = cycles_of(run.run_id, ranks, faults)
     if not cycles:
         raise SpectraceError(_nothing(paths))
-    return Imported(run, cycles, kernels, faults)
+    return Imported(run, cycles, kernels, traced, faults)
 
 
 def _nothing(paths: Sequence[Path]) -> str:
@@ -104,6 +123,7 @@ def _named(files: Sequence[TraceFile]) -> dict[str, list[ProcessTrace]]:
     named: dict[str, list[ProcessTrace]] = {}
     for process in shown:
         name = process.rank or ("TP0" if len(shown) == 1 else f"PROCESS{process.pid}")
+        process.rank = name
         named.setdefault(name, []).append(process)
     return named
 
@@ -119,7 +139,7 @@ def _bounds(spans: Sequence[Span]) -> int:
 
 
 class _Share(NamedTuple):
-    turns: list[Turn]
+    traced: Traced
     device: OnDevice
 
 
@@ -127,7 +147,9 @@ def _share(process: ProcessTrace, faults: Faults) -> _Share:
     found = _thread_of(process)
     thread, spans = found if found is not None else ("", [])
     turns = turns_of(nested(spans, faults), faults, end_ns=process.end_ns)
-    return _Share(turns, on_device(process, thread, turns, faults))
+    device = on_device(process, thread, turns, faults)
+    process.threads.clear()  # of a long trace they take more memory than all else
+    return _Share(Traced(process, thread, turns), device)
 
 
 def _in_turn(name: str, shares: Sequence[_Share]) -> RankTurns:
@@ -136,14 +158,14 @@ def _in_turn(name: str, shares: Sequence[_Share]) -> RankTurns:
     Raises:
         SpectraceError: They are of the same time, and so not of one process.
     """
-    ordered = sorted(shares, key=lambda share: share.turns[0].start_ns)
+    ordered = sorted(shares, key=lambda share: share.traced.turns[0].start_ns)
     for before, after in itertools.pairwise(ordered):
-        if after.turns[0].start_ns < before.turns[-1].end_ns:
+        if after.traced.turns[0].start_ns < before.traced.turns[-1].end_ns:
             raise SpectraceError(
                 f"Two of the traces are of rank {name} at the same time: give the traces of one "
                 "run, whose names say the rank (…-TP-0…)."
             )
-    turns = [turn for share in ordered for turn in share.turns]
+    turns = [turn for share in ordered for turn in share.traced.turns]
     return RankTurns(name, turns, [lane for share in ordered for lane in share.device.lanes])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectrace.errors import SpectraceError
-from spectrace.importing.columns import Meaning, ProcessTrace, Role, Span, TraceFile
+from spectrace.importing.columns import GRAPH, Meaning, ProcessTrace, Role, Span, TraceFile
 from spectrace.importing.faults import Fault, Faults
 from spectrace.importing.kineto import rank_of
 from spectrace.importing.names import meaning_of_own, meaning_of_range
@@ -26,7 +26,8 @@ _WAIT = Meaning(Role.WAIT)
 _CAPTURE = Meaning(Role.CAPTURE)
 _ID_BITS = 24  # globalTid: … | process id | thread id
 _ID_MASK = (1 << _ID_BITS) - 1
-_COPIES = {"MEMCPY": "Memcpy", "MEMSET": "Memset"}
+_HOSTS = frozenset({"SYNCHRONIZATION"})  # activities that are the host's waits
+_NAMED = {"MEMCPY": "Memcpy", "MEMSET": "Memset", "GRAPH_TRACE": GRAPH}
 
 
 def is_sqlite(path: Path) -> bool:
@@ -222,7 +223,7 @@ class _Export:
 
     def _device(self, kind: str, table: str) -> None:
         has = self._tables[table]
-        if not {"start", "end", "correlationId", "streamId"} <= has:
+        if kind in _HOSTS or not {"start", "end", "correlationId", "streamId"} <= has:
             return
         name = "demangledName" if "demangledName" in has else "shortName"
         wanted = {
@@ -242,7 +243,7 @@ class _Export:
                 end + self._base_ns,
                 correlation,
                 (device, stream),
-                self._text(text) or _COPIES.get(kind, kind.lower()),
+                self._text(text) or _NAMED.get(kind, kind.lower()),
             )
 
     def _name_ranks(self) -> None:

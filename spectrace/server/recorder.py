@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Seen
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.server.state import RecordingState
 from spectrace.store.recorded import SUFFIX, recorded
@@ -61,6 +62,13 @@ class _Recording:
                 self._first_ns = min(cycle.start_ns for cycle in own)
             self._store.add(own, wait=False)
             self._store.add_spans(spans)
+
+    def add_look(self, seen: Seen) -> None:
+        """Takes in a look, and waits until it is written; not for what else comes meanwhile."""
+        with self._lock:
+            active = self._active
+        if active:
+            self._store.add_look(self.run_id, seen)
 
     def put_run(self, run: Run) -> None:
         """Takes in what more is known of the run."""
@@ -180,6 +188,16 @@ class Recorder:
         """Takes in what came, of any run; never waits."""
         for one in self._all():
             one.add(cycles, spans)
+
+    def add_look(self, run_id: str, seen: Seen) -> None:
+        """Takes in a look at the kernels of a run, and waits until it is written.
+
+        Raises:
+            SpectraceError: It could not be written; the recording goes on without it.
+        """
+        found = self._recordings.get(run_id)
+        if found is not None:
+            found.add_look(seen)
 
     def put_run(self, run: Run) -> None:
         """Takes in what more is known of a run."""

@@ -53,13 +53,17 @@ class Cutting:
         check(path)
         database = self._shelf.database
         stretches = self._said(path, self._plan)
+        kernels = self._said(path, self._plan_kernels)
         self._said(path, lambda: database.create(path, _TARGET))
         try:
             self._said(path, self._put_run)
             for stretch in stretches:
                 self._said(path, partial(self._copy, *stretch))
                 check(path)
-            self._said(path, self._copy_spans)
+            for stretch in kernels:
+                self._said(path, partial(self._copy_kernels, *stretch))
+                check(path)
+            self._said(path, self._copy_others)
         finally:
             self._ask(lambda: database.detach(_TARGET))
 
@@ -75,6 +79,14 @@ class Cutting:
             for low, high in reversed(list(database.stretches(name, self._stretch)))
         ]
 
+    def _plan_kernels(self) -> list[tuple[str, int, int]]:
+        database = self._shelf.database
+        return [
+            (name, low, high)
+            for name in self._names()
+            for low, high in database.kernel_stretches(name)
+        ]
+
     def _put_run(self) -> None:
         runs = [run for run in self._shelf.runs() if run.run_id == self._cut.run_id]
         self._shelf.database.put_runs(_TARGET, runs)
@@ -83,9 +95,13 @@ class Cutting:
         if name in self._names():
             self._shelf.database.copy_stretch(name, _TARGET, low, high)
 
-    def _copy_spans(self) -> None:
+    def _copy_kernels(self, name: str, low: int, high: int) -> None:
+        if name in self._names():
+            self._shelf.database.copy_kernels(name, _TARGET, low, high)
+
+    def _copy_others(self) -> None:
         for name in self._names():
-            self._shelf.database.copy_spans(name, _TARGET)
+            self._shelf.database.copy_others(name, _TARGET)
 
     def _names(self) -> list[str]:
         return [part.name for part in self._shelf.slices]

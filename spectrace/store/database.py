@@ -8,13 +8,14 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import duckdb
 import msgspec
 import numpy as np
 
 from spectrace.errors import SpectraceError
+from spectrace.kernels import KernelLook
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store import schema
 from spectrace.store.columns import Batch, Row, batch, cycles_of, span_of
@@ -45,7 +46,8 @@ _ORDER = {
     "phases": "id, rank_place, place",
     "requests": "id, place",
 }
-_SPANS = "spans"
+_SPANS, _LOOKS, _KERNELS = "spans", "looks", "kernels"
+_OF_CYCLE = "run_id, group_name, number"
 # What a receiver writes is whole and short; a file that somebody else made may hold anything.
 _MOST_SHOWN = 256  # characters of a text
 _DEFAULTS = {
@@ -63,10 +65,20 @@ _COUNTED_ROWS = (
     "FROM (SELECT *, correct_drafts IS NOT NULL AND NOT overshoot AND NOT health_check AS counts "
     "FROM ({})) GROUP BY id"
 )
+KERNEL_ROWS = 122_880
+"""As many kernels at most are written at once: a row group of DuckDB's, for the disk as it is."""
+_TEXT_BYTES = 40_000_000  # of their texts, which lie in memory until then
 _NOT_OURS = "its tables are not those of spectrace"
 # What DuckDB raises at bytes that nobody wrote: most of it is its own, some that of C++ below it.
 _AT_DAMAGE = (duckdb.Error, RuntimeError, MemoryError, ValueError)
 _FULL_DISK = ("No space left", "File too large", "Could not write", "Failed to write")
+
+_T = TypeVar("_T")
+
+
+def rows_at_once(length: float) -> int:
+    """How many kernels can be written at once whose names have so many characters on average."""
+    return min(KERNEL_ROWS, max(1, int(_TEXT_BYTES / (length + 100))))
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -85,6 +97,14 @@ class Span(msgspec.Struct, kw_only=True):
     last_n: int
     first_ns: int
     last_ns: int
+
+
+class Looked(NamedTuple):
+    """When a look at the kernels of a run was, UNIX times in ns."""
+
+    run_id: str
+    start_ns: int
+    end_ns: int
 
 
 class Database:
@@ -178,8 +198,10 @@ class Database:
         [(mark, version)] = marks or [("", 0)]
         if mark != schema.FORMAT:
             raise duckdb.CatalogException("it does not carry spectrace's mark")
-        if isinstance(version, int) and schema.has(version, _SPANS) and _SPANS not in tables:
-            raise duckdb.CatalogException(_NOT_OURS)
+        if isinstance(version, int):
+            expected = {table for table in schema.TABLES if schema.has(version, table)}
+            if not tables >= expected:
+                raise duckdb.CatalogException(_NOT_OURS)
         return version
 
     def _check_columns(self, name: str) -> None:
@@ -248,6 +270,44 @@ class Database:
         finally:
             self._connection.unregister("batch")
 
+    def insert_told(
+        self,
+        table: str,
+        columns: Batch,
+        texts: Mapping[str, Sequence[str]],
+        alike: Mapping[str, str | int],
+    ) -> None:
+        """Adds rows whose texts are told by their places, all of them or none.
+
+        A text that millions of rows have is so handed over once.
+
+        Args:
+            table: With the name of the file before it.
+            columns: Whole numbers; where the column is one of `texts`, places in them.
+            texts: Of some columns, as DuckDB can hold them.
+            alike: What all rows have in common, by column.
+
+        Raises:
+            duckdb.Error: The disk is full, or the file cannot be written.
+        """
+        parameters = [*alike.values(), *map(list, texts.values())]
+        numbered = [f"${place}" for place in range(1, len(parameters) + 1)]
+        told = [f"{cell} AS {column}" for cell, column in zip(numbered, alike, strict=False)]
+        # By its place in a list and not by a join, which need not keep the rows in order.
+        told += [
+            f"({cell}::VARCHAR[])[{column} + 1] AS {column}"
+            for cell, column in zip(numbered[len(alike) :], texts, strict=True)
+        ]
+        numbers = [column for column in columns if column not in texts]
+        self._connection.register("batch", columns)
+        try:
+            self._connection.execute(
+                f"INSERT INTO {table} BY NAME SELECT {', '.join((*told, *numbers))} FROM batch",
+                parameters,
+            )
+        finally:
+            self._connection.unregister("batch")
+
     def put_runs(self, name: str, runs: Iterable[Run]) -> None:
         """Writes down what is known about runs; of a run that is there twice the last counts."""
         rows = [(run.run_id, msgspec.json.encode(run).decode()) for run in runs]
@@ -262,10 +322,33 @@ class Database:
         """
         rows = self._rows(f"SELECT run_id, json FROM {name}.runs ORDER BY rowid", [])
         newest: dict[str, str] = dict(rows)
+        return [self._decoded(text, Run, "run") for text in newest.values()]
+
+    def looked(self, name: str) -> dict[int, Looked]:
+        """When the looks of a file were, by their places."""
+        rows = self._rows(
+            f"SELECT place, run_id, start_ns, end_ns FROM {self.table(name, _LOOKS)}", []
+        )
+        return {place: Looked(*values) for place, *values in rows}
+
+    def looks(self, name: str, run_id: str, places: Collection[int]) -> dict[int, KernelLook]:
+        """Looks of a file, by their places.
+
+        Raises:
+            SpectraceError: The file is damaged.
+        """
+        rows = self._rows(
+            f"SELECT place, json FROM {self.table(name, _LOOKS)} "
+            "WHERE run_id = $1 AND place IN (SELECT unnest($2::BIGINT[]))",
+            [run_id, list(places)],
+        )
+        return {place: self._decoded(text, KernelLook, "look") for place, text in rows}
+
+    def _decoded(self, text: str, kind: type[_T], what: str) -> _T:
         try:
-            return [msgspec.json.decode(text, type=Run) for text in newest.values()]
+            return msgspec.json.decode(text, type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise self._damaged(f"a run is none: {error}") from error
+            raise self._damaged(f"a {what} is none: {error}") from error
 
     def spans(self, name: str) -> dict[GroupKey, Span]:
         """What a file holds of each group."""
@@ -320,6 +403,18 @@ class Database:
         since = {one.name: one.since for one in schema.TABLES[table]}[column]
         return since <= self._versions[name]
 
+    def table(self, name: str, table: str, where: str = "") -> str:
+        """A table of a file for a FROM; an older file that lacks it has no rows of it.
+
+        Args:
+            name: The file.
+            table: One of `schema.TABLES`.
+            where: A WHERE of SQL, for some of its rows.
+        """
+        if schema.has(self._versions[name], table):
+            return f"(SELECT {self._selection(name, table)} FROM {name}.{table} {where})"
+        return f"(SELECT {self._selection(name, table)} WHERE false)"
+
     def columns(self, query: str, parameters: Sequence[Any]) -> Batch:
         """What a query gives, column by column.
 
@@ -352,18 +447,31 @@ class Database:
 
     def last_place(self, name: str) -> int:
         """The highest place of a span of others in a file, -1 if there is none."""
-        [(last,)] = self._rows(f"SELECT coalesce(max(place), -1) FROM {self._spans(name)}", [])
+        [(last,)] = self._rows(
+            f"SELECT coalesce(max(place), -1) FROM {self.table(name, _SPANS)}", []
+        )
+        return int(last)
+
+    def last_look(self, name: str) -> int:
+        """The highest place of a look in a file, also of one of which kernels alone are there."""
+        [(last,)] = self._rows(
+            f"SELECT coalesce(max(place), -1) FROM (SELECT place FROM {self.table(name, _LOOKS)} "
+            f"UNION ALL SELECT look FROM {self.table(name, _KERNELS)})",
+            [],
+        )
         return int(last)
 
     def last_span_ns(self, name: str) -> int:
         """UNIX time in ns at which the last span of others in a file ended, 0 if there is none."""
-        [(last,)] = self._rows(f"SELECT coalesce(max(end_ns), 0) FROM {self._spans(name)}", [])
+        [(last,)] = self._rows(
+            f"SELECT coalesce(max(end_ns), 0) FROM {self.table(name, _SPANS)}", []
+        )
         return int(last)
 
     def other_spans(self, name: str, above: int, limit: int) -> list[OtherSpan]:
         """The `limit` last spans of others in a file that have places above `above`, by these."""
         query = (
-            f"SELECT {_SHOWN_SPAN} FROM {self._spans(name)} WHERE place > ? "
+            f"SELECT {_SHOWN_SPAN} FROM {self.table(name, _SPANS)} WHERE place > ? "
             "ORDER BY place DESC LIMIT ?"
         )
         return [span_of(row) for row in reversed(self._rows(query, [above, limit]))]
@@ -374,7 +482,7 @@ class Database:
         """The traces of several files as `CycleSource.other_traces` gives them."""
         if not names:
             return []
-        every = " UNION ALL ".join(f"SELECT * FROM {self._spans(name)}" for name in names)
+        every = " UNION ALL ".join(f"SELECT * FROM {self.table(name, _SPANS)}" for name in names)
         keys = self._rows(
             f"SELECT trace_id, min(start_ns) AS first_ns FROM ({every}) "
             "WHERE start_ns >= 0 AND length(trace_id) = 32 GROUP BY trace_id "
@@ -457,23 +565,59 @@ class Database:
             raise self._damaged(str(error)) from error
 
     def copy_newest(self, names: Sequence[str], target: str) -> None:
-        """Copies every cycle of several files, in its newest version, and every span of others."""
+        """Copies all of several files: every cycle in its newest version, and every span once."""
         if not names:
             return
         self.note_newest(names)
         for name in names:
             for table in _ORDER:
                 self._copy(name, table, target)
-            self.copy_spans(name, target)
+            for low, high in self.kernel_stretches(name):
+                self.copy_kernels(name, target, low, high)
+            self.copy_others(name, target)
 
     def copy_stretch(self, name: str, target: str, low: int, high: int) -> None:
         """Copies the cycles of a file that were noted and have these ids, both of them included."""
         for table in _ORDER:
             self._copy(name, table, target, f"WHERE id BETWEEN {low} AND {high}")
 
-    def copy_spans(self, name: str, target: str) -> None:
-        """Copies the spans of others of a file that were noted."""
-        self._copy(name, _SPANS, target)
+    def kernel_stretches(self, name: str) -> list[tuple[int, int]]:
+        """Stretches of rows of a file that have all kernels of the looks that were noted.
+
+        Those of a stretch fit into memory, however long their names are.
+
+        Returns:
+            The first and the last row of each; none where no look was noted.
+        """
+        if not self._rows("SELECT 1 FROM temp.noted_looks WHERE file = $1 LIMIT 1", [name]):
+            return []
+        lengths = self._rows(
+            f"SELECT rowid // {KERNEL_ROWS} AS part, avg(strlen(name)) FROM {name}.{_KERNELS} "
+            "GROUP BY part ORDER BY part",
+            [],
+        )
+        return [
+            (first, min(first + rows_at_once(length), (part + 1) * KERNEL_ROWS) - 1)
+            for part, length in lengths
+            for first in range(part * KERNEL_ROWS, (part + 1) * KERNEL_ROWS, rows_at_once(length))
+        ]
+
+    def copy_kernels(self, name: str, target: str, low: int, high: int) -> None:
+        """Copies the kernels of a file that were noted, of one of its `kernel_stretches`."""
+        rows = (
+            f"(SELECT {self._selection(name, _KERNELS)}, rowid AS row FROM {name}.{_KERNELS} "
+            f"WHERE rowid BETWEEN {low} AND {high})"
+        )
+        self._connection.execute(
+            f"INSERT INTO {target}.{_KERNELS} SELECT * EXCLUDE (row) "
+            f"FROM {rows} {self._noted(name, 'look')} SEMI JOIN noted_kernels USING ({_OF_CYCLE}) "
+            "ORDER BY row"
+        )
+
+    def copy_others(self, name: str, target: str) -> None:
+        """Copies the spans of others and the looks of a file that were noted."""
+        for table in (_SPANS, _LOOKS):
+            self._copy(name, table, target)
 
     def _copy(self, name: str, table: str, target: str, where: str = "") -> None:
         order = _ORDER.get(table, "place")
@@ -486,7 +630,8 @@ class Database:
     ) -> int:
         """Notes the newest version of every cycle of several files, for what reads them next.
 
-        And every span of others, once.
+        And every span of others, once; and the looks that share any time with these cycles, with
+        the kernels of these cycles.
 
         Args:
             names: The files.
@@ -511,6 +656,7 @@ class Database:
             [*_bounds(cut), limit],
         )
         self._note_spans(names, *self._span_bounds(limit, cut))
+        self._note_looks(names)
         [(count,)] = self._rows("SELECT count(*) FROM temp.newest", [])
         return int(count)
 
@@ -528,7 +674,7 @@ class Database:
 
     def _note_spans(self, names: Sequence[str], since_ns: int | None, until_ns: int | None) -> None:
         every = " UNION ALL ".join(
-            f"SELECT trace_id, span_id, place, start_ns, end_ns FROM {self._spans(name)}"
+            f"SELECT trace_id, span_id, place, start_ns, end_ns FROM {self.table(name, _SPANS)}"
             for name in names
         )
         self._rows(
@@ -536,6 +682,38 @@ class Database:
             f"FROM ({every}) WHERE ($1 IS NULL OR end_ns >= $1) "
             "AND ($2 IS NULL OR start_ns <= $2) GROUP BY trace_id, span_id",
             [since_ns, until_ns],
+        )
+
+    def _note_looks(self, names: Sequence[str]) -> None:
+        looks = " UNION ALL ".join(
+            f"SELECT run_id, place, start_ns, end_ns, '{name}' AS file "
+            f"FROM {self.table(name, _LOOKS)}"
+            for name in names
+        )
+        cycles = " UNION ALL ".join(
+            f"SELECT {_OF_CYCLE}, start_ns, end_ns FROM {name}.cycles SEMI JOIN newest USING (id)"
+            for name in names
+        )
+        kernels = " UNION ALL ".join(
+            f"SELECT {_OF_CYCLE} FROM {self.table(name, _KERNELS)} "
+            "SEMI JOIN noted_looks ON look = place"
+            for name in names
+        )
+        # Few files have looks, and to go through all cycles once more takes its time.
+        any_look = bool(self._rows(f"SELECT 1 FROM ({looks}) LIMIT 1", []))
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE noted_looks AS "
+            f"SELECT place, min(file) AS file FROM ({looks}) JOIN ("
+            "SELECT run_id, min(start_ns) AS first_ns, max(end_ns) AS last_ns "
+            f"FROM ({cycles}) WHERE $1 GROUP BY run_id) USING (run_id) "
+            "WHERE end_ns >= first_ns AND start_ns <= last_ns GROUP BY place",
+            [any_look],
+        )
+        self._rows(
+            f"CREATE OR REPLACE TEMP TABLE noted_kernels AS SELECT DISTINCT {_OF_CYCLE} "
+            f"FROM ({cycles}) SEMI JOIN (SELECT DISTINCT {_OF_CYCLE} FROM ({kernels})) seen "
+            f"USING ({_OF_CYCLE}) WHERE $1",
+            [any_look],
         )
 
     def stream_newest(self, names: Sequence[str], chunk: int) -> Iterator[Cycle]:
@@ -609,21 +787,29 @@ class Database:
 
     def _newest_of(self, name: str, table: str, where: str = "") -> str:
         if table == _SPANS:
-            return f"SELECT * FROM {self._spans(name)} SEMI JOIN noted_spans USING (place)"
+            return f"SELECT * FROM {self.table(name, _SPANS)} SEMI JOIN noted_spans USING (place)"
+        if table == _LOOKS:
+            return f"SELECT * FROM {self.table(name, table)} {self._noted(name, 'place')}"
+        if table == _KERNELS:
+            return (
+                f"SELECT * FROM {self.table(name, table)} {self._noted(name, 'look')} "
+                f"SEMI JOIN noted_kernels USING ({_OF_CYCLE})"
+            )
         newest = f"(SELECT id FROM newest {where}) newest" if where else "newest"
         return (
             f"SELECT {self._selection(name, table)} FROM {name}.{table} "
             f"SEMI JOIN {newest} USING (id) {where}"
         )
 
+    def _noted(self, name: str, column: str) -> str:
+        """Keeps the rows of a file alone whose column has the place of a look that was noted."""
+        return (
+            f"SEMI JOIN (SELECT place AS {column} FROM noted_looks WHERE file = '{name}') looked "
+            f"USING ({column})"
+        )
+
     def _selection(self, name: str, table: str) -> str:
         return schema.selection(table, self._versions[name])
-
-    def _spans(self, name: str) -> str:
-        """The spans of others in a file for a FROM; an older file has none."""
-        if schema.has(self._versions[name], _SPANS):
-            return f"(SELECT {self._selection(name, _SPANS)} FROM {name}.{_SPANS})"
-        return f"(SELECT {self._selection(name, _SPANS)} WHERE false)"
 
     def _rows(self, query: str, parameters: list[Any]) -> list[Row]:
         with self._reading():

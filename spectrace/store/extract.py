@@ -26,8 +26,8 @@ class Extract:
 
     Args:
         path: A file that was saved, or the directory of a store whose owner has ended.
-        limit: As many cycles at most, the oldest first, and of spans of others what began by
-            then; None for all.
+        limit: As many cycles at most, the oldest first, with the kernels of these, and of spans
+            of others what began by then; None for all.
 
     Attributes:
         count: How many cycles there are.
@@ -62,8 +62,8 @@ class Extract:
         """A table of the recording, piece by piece.
 
         Args:
-            name: `cycles`, `ranks`, `phases`, `requests` or `spans`, with columns as in
-                docs/files.md.
+            name: `cycles`, `ranks`, `phases`, `requests`, `spans`, `looks` or `kernels`, with
+                columns as in docs/files.md.
 
         Raises:
             KeyError: There is no such table.

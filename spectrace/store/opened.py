@@ -59,6 +59,16 @@ class OpenRecording:
         """One row per span of others that was received, such as SGLang's own of a request."""
         return self._extract.table("spans").read_all()
 
+    @cached_property
+    def looks(self) -> Table:
+        """One row per look at kernels."""
+        return self._extract.table("looks").read_all()
+
+    @cached_property
+    def kernels(self) -> Table:
+        """One row per kernel, copy or fill that a look saw and a phase launched."""
+        return self._extract.table("kernels").read_all()
+
     def close(self) -> None:
         """Lets go of the file; tables that were read stay."""
         self._extract.close()

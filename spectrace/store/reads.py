@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from spectrace.chosen import Choice, Chosen, Timed
+from spectrace.kernels import KernelLook, SeenKernels
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.choosing import Choosing
 from spectrace.store.cutting import Cutting
+from spectrace.store.looks import kernels, looks
 from spectrace.store.overseeing import Overseeing
 from spectrace.store.request_history import request_history, served_requests
 from spectrace.store.shelf import Shelf
@@ -97,6 +99,14 @@ class ShelfReads(ABC):
         return self._ask(
             lambda: request_history(self._shelf, (run_id, group), request_id, before, limit)
         )
+
+    def looks(self, run_id: str) -> list[KernelLook]:
+        """As `CycleSource.looks`."""
+        return self._ask(lambda: looks(self._shelf, run_id))
+
+    def kernels(self, run_id: str, group: str, number: int) -> list[SeenKernels]:
+        """As `CycleSource.kernels`."""
+        return self._ask(lambda: kernels(self._shelf, run_id, group, number))
 
     def other_spans(self, limit: int) -> list[OtherSpan]:
         """As `CycleSource.other_spans`."""

@@ -21,11 +21,11 @@ class Aged(Protocol):
 
     @property
     def newest_ns(self) -> int:
-        """Time of its newest cycle or span of others, in ns."""
+        """Time of its newest cycle, look or span of others, in ns."""
 
     @property
     def cycles_ns(self) -> int:
-        """Time of its newest cycle, in ns, 0 if it has none."""
+        """Time of its newest cycle or look, in ns, 0 if it has none."""
 
     @property
     def bytes(self) -> int:
@@ -45,7 +45,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     A cycle is kept for at least `retain_ns`, counted back from the newest cycle, unless the size
     forbids it, and for at most `retain_ns` + `slice_ns`. Spans of others, whose makers we do not
     know, push no cycle out by their times. They are kept as long, counted back from the newest
-    cycle or span.
+    cycle or span. Looks at kernels are as cycles.
 
     Attributes:
         retain_ns: Age in ns.

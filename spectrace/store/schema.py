@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FORMAT = "spectrace"
-VERSION = 4
+VERSION = 5
 
 
 class Column(NamedTuple):
@@ -30,6 +30,8 @@ class Column(NamedTuple):
 # amended has several, and the highest counts. Times are UNIX ns. `place` numbers the rows
 # of a cycle in the order in which they stand in it, and the spans of others, which belong to
 # no cycle, in the order in which they came: of one that came again the lowest counts.
+# The `place` of a look numbers all that a store ever had, and `look` is that of the look that saw
+# a kernel; kernels whose look is missing were left by a write that failed, and count for nothing.
 TABLES = {
     "cycles": (
         Column("id", "BIGINT"),
@@ -98,6 +100,27 @@ TABLES = {
         Column("end_ns", "BIGINT", since=4),
         Column("request_id", "VARCHAR", since=4),
         Column("failed", "BOOLEAN", since=4),
+    ),
+    "looks": (
+        Column("run_id", "VARCHAR", since=5),
+        Column("place", "BIGINT", since=5),
+        Column("start_ns", "BIGINT", since=5),
+        Column("end_ns", "BIGINT", since=5),
+        Column("json", "VARCHAR", since=5),
+    ),
+    "kernels": (
+        Column("run_id", "VARCHAR", since=5),
+        Column("look", "BIGINT", since=5),
+        Column("rank", "VARCHAR", since=5),
+        Column("group_name", "VARCHAR", since=5),
+        Column("number", "BIGINT", since=5),
+        Column("phase", "VARCHAR", since=5),
+        Column("start_ns", "BIGINT", since=5),
+        Column("end_ns", "BIGINT", since=5),
+        Column("stream", "BIGINT", since=5),
+        Column("name", "VARCHAR", since=5),
+        Column("class", "VARCHAR", since=5),
+        Column("graph", "BIGINT", since=5),
     ),
 }
 # A run is one JSON text: it is read whole, and its fields are for people, not for queries.

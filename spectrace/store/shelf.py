@@ -11,7 +11,7 @@ import msgspec
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
 from spectrace.model import Cycle, OtherSpan, Run
-from spectrace.store.database import Database, Span, log_of
+from spectrace.store.database import Database, Looked, Span, log_of
 from spectrace.store.measure import measure
 from spectrace.store.recent import GroupKey
 from spectrace.store.source import PAGE, OtherTrace, Stats, TraceKey
@@ -26,10 +26,11 @@ class Slice(msgspec.Struct, kw_only=True):
         path: The file.
         name: What it is attached as.
         opened_ns: Time of its first cycle, in ns.
-        newest_ns: Time of its newest cycle or span of others, in ns.
-        cycles_ns: Time of its newest cycle, in ns, 0 if it has none.
+        newest_ns: Time of its newest cycle, look or span of others, in ns.
+        cycles_ns: Time of its newest cycle or look, in ns, 0 if it has none.
         bytes: Size of the file and its log.
         spans: What it holds of each group.
+        looks: Those that it holds with all of their kernels, by place.
         seen: The numbers of each group, for the two newest slices of a live store.
         runs: The runs that are written down in it.
     """
@@ -41,6 +42,7 @@ class Slice(msgspec.Struct, kw_only=True):
     cycles_ns: int = 0
     bytes: int = 0
     spans: dict[GroupKey, Span]
+    looks: dict[int, Looked] = msgspec.field(default_factory=dict)
     seen: dict[GroupKey, set[int]] = msgspec.field(default_factory=dict)
     runs: set[str] = msgspec.field(default_factory=set)
 
@@ -82,7 +84,12 @@ class Shelf:
         spans = self.database.spans(name)
         runs = {run.run_id: run for run in self.database.runs(name)}
         self.known |= runs
-        cycles_ns = max((span.last_ns for span in spans.values()), default=0)
+        looks = self.database.looked(name)
+        ends_ns = [
+            *(span.last_ns for span in spans.values()),
+            *(one.end_ns for one in looks.values()),
+        ]
+        cycles_ns = max(ends_ns, default=0)
         held = Slice(
             path=path,
             name=name,
@@ -90,6 +97,7 @@ class Shelf:
             newest_ns=max(self.database.last_span_ns(name), cycles_ns),
             cycles_ns=cycles_ns,
             spans=spans,
+            looks=looks,
             runs=set(runs),
         )
         held.bytes = sum(file.stat().st_size for file in (path, log_of(path)) if file.exists())
@@ -143,6 +151,11 @@ class Shelf:
 
     def cycle(self, run_id: str, group: str, number: int) -> Cycle | None:
         """As `CycleSource.cycle`."""
+        newest = self.version(run_id, group, number)
+        return None if newest is None else self._load([newest])[newest[0]]
+
+    def version(self, run_id: str, group: str, number: int) -> tuple[int, Slice] | None:
+        """The id of the newest version of a cycle and where it is; None if it is not here."""
         key = run_id, group
         newest: tuple[int, Slice] | None = None
         for part in self.slices:
@@ -152,7 +165,27 @@ class Shelf:
             version = self.database.version(part.name, key, number)
             if version is not None and (newest is None or newest[0] < version):
                 newest = version, part
-        return None if newest is None else self._load([newest])[newest[0]]
+        return newest
+
+    def looks(self, run_id: str | None) -> list[tuple[int, Slice]]:
+        """Places of the looks at one run, or at all, and where they are; the oldest first.
+
+        A look is kept as long as any cycle of its time is.
+        """
+        kept: dict[str, list[Span]] = {}
+        for (key, _), span in self._spans(run_id):
+            kept.setdefault(key, []).append(span)
+        first_ns = {key: min(span.first_ns for span in spans) for key, spans in kept.items()}
+        last_ns = {key: max(span.last_ns for span in spans) for key, spans in kept.items()}
+        found = [
+            (look.start_ns, place, part)
+            for part in self.slices
+            for place, look in part.looks.items()
+            if look.run_id in kept
+            and look.end_ns >= first_ns[look.run_id]
+            and look.start_ns <= last_ns[look.run_id]
+        ]
+        return [(place, part) for _, place, part in sorted(found, key=lambda one: one[:2])]
 
     def recent(self, run_id: str, seconds: float) -> list[Cycle]:
         """As `CycleSource.recent`."""
@@ -185,6 +218,7 @@ class Shelf:
             last_ns=max((span.last_ns for span in spans), default=None),
             first_n=min((span.first_n for span in spans), default=None),
             last_n=max((span.last_n for span in spans), default=None),
+            looks=len(self.looks(run_id)),
         )
 
     def measure(self, run_id: str) -> Measures:

@@ -13,6 +13,7 @@ from spectrace.model import Cycle, OtherSpan, Run
 
 if TYPE_CHECKING:  # numpy takes long to import, and most who count cycles need none of it
     from spectrace.chosen import Choice, Chosen, Timed
+    from spectrace.kernels import KernelLook, SeenKernels
     from spectrace.measures import Measures
 
 PAGE = 200  # cycles that a read gives when nobody says how many
@@ -31,6 +32,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
         last_ns: UNIX time in ns at which the newest cycle ended, None without cycles.
         first_n: The lowest cycle number, None without cycles.
         last_n: The highest cycle number, None without cycles.
+        looks: Looks at kernels.
         retain_s: Age in s up to which cycles are kept; None where nothing is ever dropped.
         lost: Cycles that were to be written and could not be.
         lost_spans: Spans of others likewise.
@@ -44,6 +46,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     last_ns: int | None
     first_n: int | None
     last_n: int | None
+    looks: int = 0
     retain_s: float | None = None
     lost: int = 0
     lost_spans: int = 0
@@ -251,6 +254,25 @@ class CycleSource(Protocol):
             request_id: The server's id of the request.
             before: Only cycles with a lower number; None for all.
             limit: How many cycles at most.
+        """
+
+    def looks(self, run_id: str) -> list[KernelLook]:
+        """The looks at the kernels of a run, the oldest first.
+
+        A look is there as long as any cycle of its time is.
+
+        Raises:
+            SpectraceError: A file is damaged.
+        """
+
+    def kernels(self, run_id: str, group: str, number: int) -> list[SeenKernels]:
+        """The kernels of one cycle, rank by rank in the order of the cycle; none if none were seen.
+
+        Those of a rank stand in the order of their begins, with such phases and names alone as
+        they have. Of a cycle that two looks saw, those of the newer one.
+
+        Raises:
+            SpectraceError: A file is damaged.
         """
 
     def other_spans(self, limit: int) -> list[OtherSpan]:

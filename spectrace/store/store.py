@@ -6,19 +6,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Seen
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.lock import FILE, OwnerLock
+from spectrace.store.look_writing import LookRows
 from spectrace.store.publish import reason_of
 from spectrace.store.reads import ShelfReads
 from spectrace.store.recent import RecentCycles
 from spectrace.store.recording import PATTERN
 from spectrace.store.retention import Retention
+from spectrace.store.shelf import Slice
 from spectrace.store.source import Stats
 from spectrace.store.writer import SliceWriter
 
@@ -126,6 +130,41 @@ class CycleStore(ShelfReads):
             del self._pending_spans[_PENDING_SPANS:]
             self._ask_to_write_if_due()
 
+    def add_look(self, run_id: str, seen: Seen) -> None:
+        """Takes in a look at the kernels of a run; its cycles are to be here before.
+
+        It returns once all is written, which of millions of kernels takes seconds. Meanwhile what
+        else is added or asked for waits for a part of them at most.
+
+        Args:
+            run_id: The run.
+            seen: The look, with the kernels that it saw.
+
+        Raises:
+            SpectraceError: It could not be written, as on a full disk, and is not here then; or
+                the store is closed.
+        """
+        rows = LookRows(seen.kernels)
+        writing = self._ask(
+            lambda: self._look_step(lambda: self._writer.begin_look(run_id, seen.look))
+        )
+
+        def written(part: Callable[[], None]) -> None:
+            step = partial(self._writer.write_look, writing, part)
+            self._do(lambda: self._look_step(step, writing.held))
+
+        for part in rows.parts():
+            written(partial(writing.write_kernels, part, rows.texts))
+        written(partial(writing.write_look, seen.look))
+        self._do(lambda: self._writer.end_look(writing))
+
+    def _look_step(self, step: Callable[[], _Result], held: Slice | None = None) -> _Result:
+        try:
+            return step()
+        except Exception as error:
+            self._writer.recover(held)
+            raise SpectraceError(self._why_not("Kernels", error)) from error
+
     @property
     def lost_cycles(self) -> int:
         """Cycles that were added and could not be stored; never waits."""
@@ -184,11 +223,14 @@ class CycleStore(ShelfReads):
             write(items)
         except Exception as error:  # noqa: BLE001 - whatever it was, the next ones are tried
             self._writer.recover()
-            return (
-                f"{what} could not be stored ({reason_of(error)}): make room where "
-                f"{self._directory} lies, or start again on another disk (--store, or -o)."
-            )
+            return self._why_not(what, error)
         return ""
+
+    def _why_not(self, what: str, error: Exception) -> str:
+        return (
+            f"{what} could not be stored ({reason_of(error)}): make room where "
+            f"{self._directory} lies, or start again on another disk (--store, or -o)."
+        )
 
     def put_run(self, run: Run) -> None:
         """Takes in what is known about a run, in place of what was known before."""

@@ -13,9 +13,11 @@ from typing import TypeVar
 import duckdb
 
 from spectrace.errors import SpectraceError
+from spectrace.kernels import KernelLook
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.store.columns import Batch, batches, span_batches
-from spectrace.store.database import Database, Span, log_of
+from spectrace.store.database import Database, Looked, Span, log_of
+from spectrace.store.look_writing import LookWriting
 from spectrace.store.publish import published, reason_of
 from spectrace.store.recent import GroupKey
 from spectrace.store.recording import PATTERN
@@ -62,6 +64,7 @@ class SliceWriter:
         names = [part.name for part in self.shelf.slices]
         self._next_id = 1 + max(map(self._database.last_id, names), default=-1)
         self._next_place = 1 + max(map(self._database.last_place, names), default=-1)
+        self._next_look = 1 + max(map(self._database.last_look, names), default=-1)
 
     def _take_in_left_slices(self) -> None:
         for path in sorted(self._directory.glob(PATTERN)):
@@ -115,6 +118,38 @@ class SliceWriter:
             inserted = self._insert(current, part, self._span_tables)
             self.refused_spans += len(part) - len(inserted)
         self._drop_expired()
+
+    def begin_look(self, run_id: str, look: KernelLook) -> LookWriting:
+        """Finds the slice for a look: the newest one, which goes no earlier than its cycles.
+
+        Raises:
+            duckdb.Error: The disk is full, or a file cannot be written.
+            OSError: The same.
+        """
+        current = self._slice_for(min(look.end_ns, self._clock_ns()))
+        looked = Looked(run_id, look.start_ns, look.end_ns)
+        self._next_look += 1
+        return LookWriting(self._database, current, self._next_look - 1, looked)
+
+    def write_look(self, writing: LookWriting, write: Callable[[], None]) -> None:
+        """Writes a part of a look, unless its slice, and so its cycles, have gone meanwhile.
+
+        Raises:
+            duckdb.Error: The disk is full, or a file cannot be written.
+            OSError: The same.
+        """
+        if any(part is writing.held for part in self.shelf.slices):
+            write()
+            writing.held.measure()
+            self._drop_expired()
+
+    def end_look(self, writing: LookWriting) -> None:
+        """Counts a look that is written."""
+        held, looked = writing.held, writing.looked
+        time_ns = min(looked.end_ns, self._clock_ns())
+        held.looks[writing.place] = looked
+        held.cycles_ns = max(held.cycles_ns, time_ns)
+        held.newest_ns = max(held.newest_ns, time_ns)
 
     def _placed(self, items: Sequence[_Item]) -> Iterator[tuple[Slice, Sequence[_Item]]]:
         """What is to be written piece by piece, each with the slice that it belongs into."""
@@ -215,16 +250,18 @@ class SliceWriter:
             log_of(part.path).unlink(missing_ok=True)
             part.path.unlink(missing_ok=True)
 
-    def recover(self) -> None:
-        """Puts the current slice back into order after a write has failed.
+    def recover(self, broken: Slice | None = None) -> None:
+        """Puts a slice, the current one if none is given, back into order after a write has failed.
 
         DuckDB refuses a file in which a write or a checkpoint failed until it is attached
         again, on a full disk for reading alone. One that cannot be attached is set aside: it
         stays on the disk for the next owner, and its cycles are missing until then. Either way
         a new slice is begun next.
         """
-        broken, self._current = self._current, None
-        if broken is None:
+        broken = broken or self._current
+        if broken is self._current:
+            self._current = None
+        if broken not in self.shelf.slices:
             return
         with contextlib.suppress(duckdb.Error):
             self._database.detach(broken.name)

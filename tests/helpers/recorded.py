@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from spectrace.kernels import Seen
 from spectrace.model import (
     Cycle,
     CycleKind,
@@ -122,13 +123,17 @@ def record(
     cycles: Iterable[Cycle],
     run: Run | Sequence[Run] | None = None,
     spans: Iterable[OtherSpan] = (),
+    looks: Iterable[Seen] = (),
 ) -> Path:
-    """Writes a recording as `spectrace record` does, of one run or of several."""
+    """Writes a recording as `spectrace record` does, of one run or several; looks at the first."""
     store = path.with_name(f"{path.name}-store")
     with closing(CycleStore(store, retain_s=1e9, max_bytes=1 << 30)) as kept:
-        for one in [run or run_of()] if isinstance(run, Run | None) else run:
+        runs = [run or run_of()] if isinstance(run, Run | None) else run
+        for one in runs:
             kept.put_run(one)
         kept.add(cycles)
         kept.add_spans(spans)
+        for look in looks:
+            kept.add_look(runs[0].run_id, look)
         kept.save(path)
     return path

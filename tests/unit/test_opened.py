@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import msgspec
 import pytest
 from msgspec.structs import asdict
 from pyarrow import parquet
@@ -16,9 +17,11 @@ from spectrace_exporters.parquet import ParquetFiles
 
 import spectrace
 from spectrace.errors import SpectraceError
+from spectrace.kernels import KernelLook
 from spectrace.store import schema
 from spectrace.store.extract import Extract
 from spectrace.store.recording import open_recording
+from tests.helpers.looked import rows_of, seen_at
 from tests.helpers.recorded import (
     DEVICE_PARTS,
     PARTS,
@@ -31,6 +34,8 @@ from tests.helpers.stored import open_store
 
 RANKS = 2
 CYCLES = 3
+KERNELS = 5  # of each rank, of its second cycle
+LOOK = seen_at({1: cycle_of(1).start_ns}, [f"TP{rank}" for rank in range(RANKS)], KERNELS)
 SPANS = [other_span(1, request_id="r2"), other_span(2, parent=1, failed=True)]
 # What the code of the first version of the format wrote, as SQL; to be left as it is.
 FIRST_VERSION = Path(__file__).parents[1] / "data" / "recording-v1.sql"
@@ -43,10 +48,13 @@ sys.exit(f"imported: {heavy}" if heavy else 0)
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three cycles of two ranks, and two spans of somebody else, one of which came twice."""
+    """Three cycles of two ranks, one of which was looked at, and two spans of somebody else.
+
+    One of these came twice.
+    """
     path = tmp_path_factory.mktemp("opened") / "run.spectrace"
     cycles = [cycle_of(number, RANKS) for number in range(CYCLES)]
-    return record(path, cycles, run_of(RANKS), [*SPANS, SPANS[0]])
+    return record(path, cycles, run_of(RANKS), [*SPANS, SPANS[0]], [LOOK])
 
 
 @pytest.fixture
@@ -71,7 +79,11 @@ def test_a_recording_opens_as_arrow_tables(file: Path) -> None:
         "phases": phases,
         "requests": CYCLES * 2,
         "spans": len(SPANS),
+        "looks": 1,
+        "kernels": KERNELS * RANKS,
     }
+    assert tables["kernels"]["start_ns"].to_pylist() == [row[4] for row in rows_of(LOOK.kernels)]
+    assert msgspec.json.decode(tables["looks"]["json"][0].as_py(), type=KernelLook) == LOOK.look
     assert tables["spans"].drop_columns(["place"]).to_pylist() == list(map(asdict, SPANS))
     assert tables["requests"]["correct_drafts"].to_pylist() == [2, 3] * CYCLES
     begun = tables["cycles"]["start_ns"].to_pylist()
@@ -166,6 +178,7 @@ def test_a_file_of_the_first_version_still_opens(first: Path) -> None:
         assert opened.requests["correct_drafts"].to_pylist() == [2]
         assert opened.spans.num_rows == 0
         assert opened.spans.column_names == [column.name for column in schema.TABLES["spans"]]
+        assert (opened.looks.num_rows, opened.kernels.num_rows) == (0, 0)
 
 
 def test_a_store_of_the_first_version_goes_on_in_this_one(first: Path, tmp_path: Path) -> None:

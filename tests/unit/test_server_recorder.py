@@ -17,7 +17,9 @@ from spectrace.server.open import open_page, open_page_of_recording
 from spectrace.server.recorder import Recorder
 from spectrace.server.state import Life, Source
 from spectrace.store.extract import Extract
+from spectrace.store.recording import open_recording
 from tests.helpers.command import TIMEOUT_S
+from tests.helpers.looked import rows_of, seen_at
 from tests.helpers.page import until
 from tests.helpers.recorded import cycle_of, other_span, run_of
 
@@ -110,6 +112,25 @@ def test_a_page_that_closes_saves_what_it_records(folder: Path) -> None:
     assert numbers_of(folder / "mine.spectrace") == list(range(10, 15))
     with closing(Extract(folder / "mine.spectrace")) as extract:
         assert extract.rows("spans") == 2
+
+
+def test_a_look_at_its_cycles_is_in_the_file(folder: Path) -> None:
+    """With its kernels, of the cycles that are recorded: of 8 to 12 those from 10 on."""
+    look = seen_at({number: cycle_of(number).start_ns for number in range(8, 13)})
+    with page() as (hub, ask):
+        hub.recorder.add_look(RUN, look)  # of which nothing is recorded
+        ask(name="mine", max_bytes=GB)
+        feed(hub, range(10, 15))
+        until(lambda: told(hub)["cycles"] == 5)
+        hub.recorder.add_look(RUN, look)
+        ask("/stop")
+    with closing(open_recording(folder / "mine.spectrace")) as recording:
+        assert recording.looks(RUN) == [look.look]
+        found = {number: recording.kernels(RUN, "", number) for number in range(8, 15)}
+    assert [rows_of(found[number]) for number in (8, 9, 13, 14)] == [[]] * 4
+    for number in (10, 11, 12):
+        of_cycle = [row for row in rows_of(look.kernels) if row[2] == number]
+        assert rows_of(found[number]) == of_cycle
 
 
 def test_without_a_cycle_the_file_is_empty(folder: Path) -> None:

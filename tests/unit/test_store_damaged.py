@@ -15,6 +15,7 @@ import spectrace
 from spectrace.cli.main import app
 from spectrace.errors import SpectraceError
 from spectrace.server.open import open_page_of_recording
+from spectrace.store.schema import TABLES
 from tests.helpers.recorded import cycle_of, record, run_of
 
 CYCLES = 100
@@ -57,7 +58,7 @@ def report(path: Path) -> None:
 def read(path: Path) -> None:
     """Reads every table in Python."""
     with spectrace.open(path) as recording:
-        for table in ("cycles", "ranks", "phases", "requests", "spans"):
+        for table in TABLES:
             getattr(recording, table)
 
 

@@ -143,7 +143,7 @@ def test_a_recording_of_another_version_is_refused_with_both_versions(tmp_path: 
     """The message names the version in the file and ours."""
     path = saved(tmp_path)
     duckdb.connect(str(path)).execute("UPDATE format SET version = 99").close()
-    with pytest.raises(SpectraceError, match=r"version 99 .* up to version 4"):
+    with pytest.raises(SpectraceError, match=r"version 99 .* up to version 5"):
         open_recording(path)
 
 
