@@ -1,4 +1,5 @@
 // The second line: which view fills the page, and whether it follows the server.
+import { useEffect, useRef } from "preact/hooks";
 import { formatHash, type Tab } from "../lib/hash.ts";
 import { place, run, tab } from "../state.ts";
 import { LiveControl } from "./LiveControl.tsx";
@@ -23,15 +24,22 @@ function hasKernels(): boolean {
 
 /** A link for each view, so that each can be kept and opened elsewhere. */
 export function Tabs() {
+  const nav = useRef<HTMLElement>(null);
+  const shown = tab.value;
+  useEffect(() => {
+    // Where there is no room for all of them they scroll.
+    const current = nav.current?.querySelector("[aria-current]");
+    current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [shown]);
   return (
     <section class="tabs" aria-label="View">
       {run.value && (
-        <nav aria-label="Views">
+        <nav aria-label="Views" ref={nav}>
           {TABS.filter(([each]) => each !== "kernels" || hasKernels()).map(([each, name]) => (
             <a
               key={each}
               href={formatHash({ ...place.value, tab: each }) || "#"}
-              aria-current={tab.value === each ? "page" : undefined}
+              aria-current={shown === each ? "page" : undefined}
             >
               {name}
             </a>

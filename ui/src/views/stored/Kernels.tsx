@@ -58,7 +58,7 @@ export function Kernels() {
     return null;
   }
   return (
-    <section class="served runs" aria-label="Kernels">
+    <section class="served runs lookview" aria-label="Kernels">
       <div class="freshness">
         {all.length > 1 && (
           <label class="pick">
