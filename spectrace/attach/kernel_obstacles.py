@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spectrace.attach.facts import Process
+from spectrace.errors import SpectraceError
 from spectrace.probe import layout
 from spectrace.probe.layout_window import Refusal
 
@@ -34,6 +35,11 @@ class Obstacle(str, Enum):
     LOOP = "loop"
     NO_CYCLES = "no_cycles"
     NO_RECORDS = "no_records"
+    CONTROL = "control"
+    ENDED = "ended"
+    TAKEN_OUT = "taken_out"
+    LEFT = "left"
+    BROKEN = "broken"
     OTHER = "other"
 
 
@@ -113,11 +119,31 @@ _SAID = {
     ),
     Obstacle.NO_CYCLES: _Told(
         what="The server ran too few cycles for the window.",
-        mend="Send it requests meanwhile, or ask for fewer with --cycles.",
+        mend="Send it requests meanwhile, or ask for fewer.",
     ),
     Obstacle.NO_RECORDS: _Told(
         what="CUPTI let the window be opened, and handed over no record of a kernel.",
         mend="A profiler may have begun meanwhile, which takes them: ask again when none runs.",
+    ),
+    Obstacle.CONTROL: _Told(
+        what="Another spectrace decides what this server is asked for.",
+        mend="End that one and ask again, or attach with --take-control.",
+    ),
+    Obstacle.ENDED: _Told(
+        what="The server has ended before its window was over: nothing is shown of it.",
+        mend="Start it again, and ask again.",
+    ),
+    Obstacle.TAKEN_OUT: _Told(
+        what="The probe left the server before its window was over: nothing is shown of it.",
+        mend="Attach again, and ask again.",
+    ),
+    Obstacle.LEFT: _Told(
+        what="Tracing was ended before the window was over: nothing is shown of it.",
+        mend="Ask again, and let it come to its last cycle.",
+    ),
+    Obstacle.BROKEN: _Told(
+        what="spectrace met an error of its own with this window.",
+        mend="Tracing goes on without kernels. Please report it, with what is in the brackets.",
     ),
     Obstacle.OTHER: _Told(
         what="CUPTI refuses.",
@@ -136,12 +162,38 @@ _REFUSALS = {
 }
 
 
+class ShutError(SpectraceError):
+    """There is no window on kernels.
+
+    Args:
+        why: A sentence.
+        mend: What to do about it, a sentence or nothing.
+    """
+
+    def __init__(self, why: str, mend: str = "") -> None:
+        super().__init__(f"{why} {mend}".rstrip())
+        self.why = why
+        self.mend = mend
+
+
+def refusal(obstacle: Obstacle, rank: str = "", said: str = "") -> ShutError:
+    """The error that says why there is no window, and what to do.
+
+    Args:
+        obstacle: The cause.
+        rank: The name of the rank that refuses; empty where all do.
+        said: What CUPTI itself said, or who it is.
+    """
+    where = f"{rank}: " if rank else ""
+    return ShutError(where + why(obstacle, said), mend(obstacle))
+
+
 def why(obstacle: Obstacle, said: str = "") -> str:
     """What it is, as a sentence.
 
     Args:
         obstacle: The cause.
-        said: What CUPTI itself said, empty for nothing.
+        said: What CUPTI itself said, or who it is; empty for nothing.
     """
     what = _SAID[obstacle].what
     return f"{what} ({said})" if said else what

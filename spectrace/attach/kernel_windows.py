@@ -60,6 +60,7 @@ class KernelWindows:
         self._files: dict[str, WindowFile] = {}
         self._rings: list[Ringed] = []
         self._before: dict[str, int] = {}
+        self._asked: dict[str, int] = {}  # the words, by rank
         self._held = ExitStack()
 
     def __enter__(self) -> KernelWindows:  # noqa: PYI034 - Self came with Python 3.11
@@ -80,9 +81,10 @@ class KernelWindows:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the windows that are open still, and removes the files."""
-        for _, ring in self._rings:
-            ring.set_word(Word.KERNELS, 0)
+        """Ends the windows that are open still, and removes the files; none that others opened."""
+        for rank, ring in self._rings:
+            if ring.word(Word.KERNELS) == self._asked.get(rank.name):
+                ring.set_word(Word.KERNELS, 0)
         self._held.close()
 
     def ask(self) -> None:
@@ -100,7 +102,8 @@ class KernelWindows:
             for rank, ring in members:
                 longest_ns = math.ceil(self.longest_s * _NS_PER_S)
                 self._files[rank.name].set_word(Place.LONGEST_NS, longest_ns)
-                ring.set_word(Word.KERNELS, kernels_word(first, self._cycles, turn))
+                word = self._asked[rank.name] = kernels_word(first, self._cycles, turn)
+                ring.set_word(Word.KERNELS, word)
 
     def stage(self) -> int:
         """How far the rank is that is furthest behind, see `layout_window.Stage`."""
@@ -110,14 +113,16 @@ class KernelWindows:
         """A rank on which there is no window; None while all are well."""
         for rank, _ in self._rings:
             if self._files[rank.name].word(Place.STATE) == Stage.REFUSED:
-                return self._written(rank)
+                return self.written(rank)
         return None
 
-    def written(self) -> list[Written]:
-        """What the windows left, to be asked when all are done."""
-        return [self._written(rank) for rank, _ in self._rings]
+    @property
+    def ranks(self) -> list[Rank]:
+        """Those that have a window."""
+        return [rank for rank, _ in self._rings]
 
-    def _written(self, rank: Rank) -> Written:
+    def written(self, rank: Rank) -> Written:
+        """What the window of one rank left, to be asked when all are done."""
         file = self._files[rank.name]
         places = [value for name, value in vars(Place).items() if name.isupper()]
         return Written(

@@ -314,6 +314,13 @@ class TraceSession:
         return facts.lost_records + facts.missing_cycles
 
     @property
+    def controls(self) -> bool:
+        """Whether this spectrace decides how the server is timed, and does not only read."""
+        if self._facts is not None:
+            return self._facts.controls
+        return all(traced.controls for traced in self._traced[:1])
+
+    @property
     def server_alive(self) -> bool:
         """Whether the processes of all ranks run."""
         return all(rank.alive for rank in self._rank_states())
@@ -361,7 +368,7 @@ class TraceSession:
             untried=_text(info, "untried"),
             sample_every=max([1, *(traced.sample_every for traced in self._traced)]),
             skipped=self._assembler.skipped,
-            controls=all(traced.controls for traced in self._traced[:1]),
+            controls=self.controls,
             controller_pid=controller.pid or None if controller else None,
             readers=len(present),
         )

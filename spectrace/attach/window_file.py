@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from spectrace.attach.ring_file import as_owner, give_to_owner, reserve, ring_path
@@ -44,6 +45,7 @@ class WindowFile:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             self._map = mmap.mmap(descriptor, 0)
+            self._file = _identity(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         self._words = memoryview(self._map)[:DATA_OFFSET].cast("Q")
@@ -66,10 +68,16 @@ class WindowFile:
         return self._map[: min(self.word(Place.HEAD), len(self._map))]
 
     def remove(self) -> None:
-        """Lets go of the file and removes it; doing so again does nothing."""
+        """Lets go of the file and removes it, but not one that another spectrace made since."""
+        with suppress(OSError):  # it is gone, or its process and the folder with it
+            if _identity(self.path.lstat()) == self._file:  # whose number is ours while it is open
+                self.path.unlink(missing_ok=True)
         self._words.release()
         self._map.close()
-        self.path.unlink(missing_ok=True)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def create(rank: Rank, cycles: int, graph_cycles: int) -> WindowFile:

@@ -184,9 +184,13 @@ def tracing(run: Run, wanted: Wanted, screen: Screen) -> Iterator[Callable[[Run,
         def follow(run: Run, stop: Stop) -> int:
             def session(run: Run) -> TappedSession:
                 session = TraceSession(run, options=wanted.options)
-                if hub is not None:
-                    hub.steer(SessionControl(session, stop.request))
-                return TappedSession(session, taps)
+                if hub is None:
+                    return TappedSession(session, taps)
+                from spectrace.server.kernel_reader import looks_of  # noqa: PLC0415 - as the page
+
+                looks = looks_of(session, hub.add_look)
+                hub.steer(SessionControl(session, looks, stop.request))
+                return TappedSession(session, [*taps, looks])
 
             return trace(
                 run,

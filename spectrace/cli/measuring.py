@@ -19,10 +19,10 @@ from spectrace.attach.tapped import TappedSession
 from spectrace.cli import numbers
 from spectrace.cli.attach import find, trace
 from spectrace.cli.page_options import duration_option
-from spectrace.cli.record import StoreTap
 from spectrace.cli.report import Report
 from spectrace.cli.screens import LineScreen
 from spectrace.cli.stopping import stop_on_signals
+from spectrace.cli.store_tap import StoreTap
 from spectrace.errors import SpectraceError
 from spectrace.measures import Measures
 from spectrace.model import CycleKind, Run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from spectrace.attach import ring_file
-from spectrace.attach.session import End, SessionFacts, Stall, TraceSession
+from spectrace.attach.session import TraceSession
 from spectrace.attach.tapped import TappedSession
 from spectrace.attach.ways import Method
 from spectrace.cli import numbers
@@ -23,7 +23,9 @@ from spectrace.cli.page_options import (
     SampleEveryOption,
 )
 from spectrace.cli.received import cycle_losses, span_losses
+from spectrace.cli.recording_file import OUTPUT, recording_at
 from spectrace.cli.stopping import stop_on_signals
+from spectrace.cli.store_tap import StoreTap
 from spectrace.cli.trace_options import (
     DurationOption,
     JsonOption,
@@ -34,43 +36,10 @@ from spectrace.cli.trace_options import (
     UrlOption,
     options_of,
 )
-from spectrace.model import Cycle, Run
 from spectrace.server.open import open_receiver
-from spectrace.store.recorded import SUFFIX, recorded
+from spectrace.store.recorded import recorded
 from spectrace.store.source import Stats
 from spectrace.store.store import CycleStore
-
-
-class StoreTap:
-    """A tap on a session (`attach.tapped.Tap`) that stores its cycles.
-
-    Args:
-        store: Where they go.
-
-    Attributes:
-        first_ns: UNIX time in ns at which the first cycle began, None before it came.
-    """
-
-    def __init__(self, store: CycleStore) -> None:
-        self._store = store
-        self._run: Run | None = None
-        self.first_ns: int | None = None
-
-    def tell(self, run: Run, facts: SessionFacts, stalls: Sequence[Stall]) -> None:
-        """Writes down what more is known of the run."""
-        del facts, stalls
-        if run != self._run:
-            self._run = run
-            self._store.put_run(run)
-
-    def feed(self, cycles: Sequence[Cycle]) -> None:
-        """Hands cycles over."""
-        if self.first_ns is None and cycles:
-            self.first_ns = min(cycle.start_ns for cycle in cycles)
-        self._store.add(cycles, wait=False)
-
-    def end(self, run: Run, end: End | None) -> None:
-        """Nothing: the file is written when the probe is out."""
 
 
 @contextmanager
@@ -103,16 +72,7 @@ def losses(stats: Stats, first_ns: int | None) -> Iterator[str]:
 
 
 def record(  # noqa: PLR0913, PLR0917 - the options of the command
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help=f"The file to write; {SUFFIX} is added where it has no ending.",
-            show_default=False,
-        ),
-    ],
+    output: Annotated[Path, OUTPUT],
     pid: PidArgument = None,
     url: UrlOption = None,
     duration: DurationOption = None,
@@ -135,9 +95,7 @@ def record(  # noqa: PLR0913, PLR0917 - the options of the command
     force: ForceOption = False,
 ) -> None:
     """Trace a running server into a file, for `view`, `export` and `spectrace.open`."""
-    if output.is_dir():
-        raise typer.BadParameter(f"{output} is a directory: name a file in it.", param_hint="-o")
-    path = output if output.suffix else output.with_suffix(SUFFIX)
+    path = recording_at(output)
     options = options_of(timing, sample_every, ring_size, method, take_control=take_control)
     screen = screen_for(json=json)
     with stop_on_signals() as stop:

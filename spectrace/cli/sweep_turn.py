@@ -15,8 +15,8 @@ from spectrace.attach.launched import Launched
 from spectrace.attach.session import TraceSession
 from spectrace.attach.tapped import TappedSession
 from spectrace.cli import numbers
-from spectrace.cli.record import StoreTap
 from spectrace.cli.stopping import Stop
+from spectrace.cli.store_tap import StoreTap
 from spectrace.cli.sweep_folder import SweepFolder, Turn, TurnRecord
 from spectrace.cli.sweep_load import Load, LoadMaker, LoadResult, is_healthy, is_taken
 from spectrace.cli.sweep_settings import Setting

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse
 
@@ -24,10 +24,12 @@ from spectrace.server.export_routes import export_router
 from spectrace.server.exports import Exports
 from spectrace.server.hub import Hub
 from spectrace.server.intake import Intake
+from spectrace.server.kernel_routes import kernel_router
 from spectrace.server.live import MOST_LISTENERS
 from spectrace.server.metrics import metrics_router
 from spectrace.server.one_reader import OneReader
 from spectrace.server.overviews import Overviews
+from spectrace.server.parameters import INT64, Group, Number, RunId, check_run, no_cycle
 from spectrace.server.receiver import PATH, Receiver
 from spectrace.server.record_routes import record_router
 from spectrace.server.requests import MAX_SPANS, encode_stored
@@ -42,15 +44,9 @@ from spectrace.store.source import TraceKey
 MOST_CYCLES = 2000  # of one answer
 MOST_REQUESTS = 500  # likewise
 PAGE_REQUESTS = 100  # of one answer when nobody says how many
-_MOST_NAME = 64
 _MOST_MS = 1e9
-_INT64 = (1 << 63) - 1
 _TRACE_KEY = "^[0-9]{1,19}-[0-9a-f]{32}$"
 _METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
-
-RunId = Annotated[str, Path(max_length=_MOST_NAME)]
-Group = Annotated[str, Query(max_length=_MOST_NAME)]
-Number = Annotated[int, Path(ge=0, le=_INT64)]
 
 
 def create_app(  # noqa: PLR0913 - the parts that it puts together
@@ -82,6 +78,7 @@ def create_app(  # noqa: PLR0913 - the parts that it puts together
     app.add_exception_handler(SpectraceError, _said)
     app.include_router(_api(hub))
     app.include_router(control_router(hub.control_of))
+    app.include_router(kernel_router(hub))
     app.include_router(record_router(hub))
     if attacher is not None:
         app.include_router(attach_router(attacher))
@@ -124,26 +121,26 @@ def _api(hub: Hub) -> APIRouter:
     def cycles(
         run: RunId,
         group: Group = "",
-        before: Annotated[int | None, Query(ge=0, le=_INT64)] = None,
+        before: Annotated[int | None, Query(ge=0, le=INT64)] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_CYCLES)] = PAGE_CYCLES,
     ) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         found = hub.store.cycles(run, group=group, before=before, limit=limit)
         return _json(b'{"cycles":' + encode_list(map(encode_cycle, found)) + b"}")
 
     @api.get("/runs/{run}/cycles/{n}")
     def cycle(run: RunId, n: Number, group: Group = "") -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         found = hub.store.cycle(run, group, n)
         if found is None:
-            raise HTTPException(404, f"Cycle {n} is not here, or not any more.")
+            raise no_cycle(n)
         return _json(encode_cycle(found))
 
     @api.get("/runs/{run}/report")
     def run_report(
         run: RunId, baseline_ms: Annotated[float | None, Query(gt=0, le=_MOST_MS)] = None
     ) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         try:
             measures = hub.store.measure(run)
         except SpectraceError as error:
@@ -171,27 +168,27 @@ def _add_looks(api: APIRouter, hub: Hub) -> None:
 
     @api.get("/runs/{run}/overview")
     def overview(run: str, request: Request) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         return _json(overviews.answer(run, request.query_params))
 
     @api.get("/runs/{run}/distribution")
     def spread(run: str, request: Request) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         return _json(distributions.answer(run, request.query_params))
 
     @api.get("/runs/{run}/distribution/cycles")
     def cycles_of_bar(run: str, request: Request) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         return _json(distributions.bar(run, request.query_params))
 
     @api.get("/runs/{run}/requests")
     def requests_of_run(run: str, request: Request) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         return _json(served_page(hub.store, run, request.query_params))
 
     @api.get("/runs/{run}/request")
     def request_of_run(run: str, request: Request) -> Response:
-        _check_run(hub, run)
+        check_run(hub, run)
         return _json(served_history(hub.store, run, request.query_params))
 
 
@@ -219,12 +216,7 @@ def _trace_key(text: str | None) -> TraceKey | None:
     if text is None:
         return None
     first_ns, trace_id = text.split("-")
-    return min(int(first_ns), _INT64), trace_id
-
-
-def _check_run(hub: Hub, run_id: str) -> None:
-    if not hub.knows(run_id):
-        raise HTTPException(404, "There is no such run: /api/state lists those that there are.")
+    return min(int(first_ns), INT64), trace_id
 
 
 async def _said(_: Request, error: Exception) -> Response:

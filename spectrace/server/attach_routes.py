@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from spectrace.errors import SpectraceError
 from spectrace.model import TimingMode
 from spectrace.server.attacher import Attacher
 from spectrace.server.one_reader import OneReader
-from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
+from spectrace.server.wishes import JSON, answered, body_of, decoded, refuse_strangers
 
 _MODES = ", ".join(mode.value for mode in TimingMode)
 _WISH = f'{{}}, or of "run" the run that is meant and of "mode" one of {_MODES}'
@@ -22,7 +18,6 @@ _MAY_NOT = (
     "there, or use `spectrace status` and `spectrace attach`."
 )
 _MOST_DIGITS = 10  # of a process id; the kernel's are below 2^22
-_T = TypeVar("_T")
 
 
 class _Wish(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,14 +41,14 @@ def attach_router(attacher: Attacher) -> APIRouter:
     @routes.get("")
     async def servers(request: Request) -> Response:
         await _refuse(attacher, request)
-        return Response(await _answered(look), media_type=JSON)
+        return Response(await answered(look), media_type=JSON)
 
     @routes.post("/{pid}/attach")
     async def attach(pid: str, request: Request) -> Response:
         body = await body_of(request)
         await _refuse(attacher, request)
         wish, number = decoded(body, _Wish, _WISH), _process_id(pid)
-        run = await _answered(lambda: attacher.attach(number, run_id=wish.run, mode=wish.mode))
+        run = await answered(lambda: attacher.attach(number, run_id=wish.run, mode=wish.mode))
         return Response(msgspec.json.encode({"run": run.run_id}), media_type=JSON)
 
     return routes
@@ -70,11 +65,3 @@ def _process_id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise HTTPException(400, "Name the server by its process id, a whole number.")
     return int(text)
-
-
-async def _answered(ask: Callable[[], _T]) -> _T:
-    """What was asked, in a thread: it reads files, or waits for a server."""
-    try:
-        return await run_in_threadpool(ask)
-    except SpectraceError as error:
-        raise HTTPException(409, str(error)) from error

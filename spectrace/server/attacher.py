@@ -11,11 +11,12 @@ from spectrace.attach.handle import Options, TakenOut
 from spectrace.attach.modes import MODES
 from spectrace.attach.prospect import Prospect
 from spectrace.attach.session import TraceSession
-from spectrace.attach.tapped import TappedSession
+from spectrace.attach.tapped import Tap, TappedSession
 from spectrace.errors import SpectraceError
 from spectrace.model import Run, TimingMode
 from spectrace.server.control import SessionControl
 from spectrace.server.hub import Hub
+from spectrace.server.kernel_reader import looks_of
 from spectrace.server.metered import MeterTap
 from spectrace.server.state import Life
 from spectrace.server.traced import ENDS, PageTap
@@ -94,10 +95,12 @@ class Attacher:
         if self._hub.is_traced_here(run.run_id):
             raise SpectraceError(f"Server {run.server_pid} is traced on this page already.")
         session = self._session(run, Options(mode=None if mode is None else MODES[mode]))
-        followed = _Followed(session, self._hub, self._note)
+        looks = looks_of(session, self._hub.add_look)
+        taps: list[Tap] = [PageTap(self._hub), MeterTap(self._hub.meter), looks]
+        followed = _Followed(TappedSession(session, taps), self._hub, self._note)
         followed.start()
         self._followed = [one for one in self._followed if one.is_alive()] + [followed]
-        self._hub.steer(SessionControl(session, followed.stop, may_leave_others=True))
+        self._hub.steer(SessionControl(session, looks, followed.stop, may_leave_others=True))
         ranks = ", ".join(f"{rank.name} (process {rank.pid})" for rank in run.ranks)
         self._note(f"Attached from the page to server {run.server_pid}: {ranks}.")
         return run
@@ -115,12 +118,12 @@ class Attacher:
 class _Followed(threading.Thread):
     """A session that is followed until somebody stops it, or nothing more is to come."""
 
-    def __init__(self, session: TraceSession, hub: Hub, note: Callable[[str], None]) -> None:
+    def __init__(self, session: TappedSession, hub: Hub, note: Callable[[str], None]) -> None:
         # Should the process end in another way than `close`, the probe leaves by itself.
         super().__init__(name=f"spectrace-{session.run.server_pid}", daemon=True)
         self._hub = hub
         self._note = note
-        self._session = TappedSession(session, [PageTap(hub), MeterTap(hub.meter)])
+        self._session = session
         self._stopped = threading.Event()
 
     def start(self) -> None:

@@ -1,15 +1,21 @@
-"""What a person may ask of the server traced here: another mode or sampling, and to be left."""
+"""What a person may ask of the server traced here: timing, a look at kernels, and to be left."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spectrace.attach import modes
+from spectrace.attach.kernel_obstacles import ShutError
+from spectrace.attach.kernel_prospect import refuse_what_is_seen_from_outside
+from spectrace.attach.looking import KernelProspect, Looking
 from spectrace.attach.modes import Switch, Wish
 from spectrace.attach.session import TraceSession, controller_of
 from spectrace.errors import SpectraceError
+
+if TYPE_CHECKING:  # it takes long to import, and a session may have no page
+    from spectrace.attach.kernel_look import KernelLooks
 
 
 class Control(Protocol):
@@ -26,6 +32,23 @@ class Control(Protocol):
             SpectraceError: Somebody else controls it, or it is not traced any more.
         """
 
+    @property
+    def looking(self) -> Looking | None:
+        """The look at its kernels that goes on, or the last one; None before there was any."""
+
+    def kernel_prospect(self) -> KernelProspect:
+        """What stands in the way of a look at its kernels, seen from outside."""
+
+    def look_at_kernels(self, cycles: int) -> None:
+        """Has a window opened on its kernels; does not wait for it.
+
+        Args:
+            cycles: Over how many cycles.
+
+        Raises:
+            SpectraceError: As `kernel_prospect`, or another look goes on.
+        """
+
     def leave(self) -> None:
         """Has the session end, soon; what was collected stays on the page.
 
@@ -39,14 +62,21 @@ class SessionControl:
 
     Args:
         session: The session.
+        looks: The looks at its kernels.
         leave: Asks for its end.
         may_leave_others: The page may end reading along, where the probe stays for others.
     """
 
     def __init__(
-        self, session: TraceSession, leave: Callable[[], None], *, may_leave_others: bool = False
+        self,
+        session: TraceSession,
+        looks: KernelLooks,
+        leave: Callable[[], None],
+        *,
+        may_leave_others: bool = False,
     ) -> None:
         self._session = session
+        self._looks = looks
         self._leave = leave
         self._may_leave_others = may_leave_others
         self._one_at_a_time = threading.Lock()
@@ -68,6 +98,28 @@ class SessionControl:
                 take_control=True,
                 controls=lambda: self._session.facts().controls,
             )
+
+    @property
+    def looking(self) -> Looking | None:
+        """As `Control`."""
+        return self._looks.looking
+
+    def kernel_prospect(self) -> KernelProspect:
+        """As `Control`."""
+        try:
+            self._refuse_kernels()
+        except ShutError as error:
+            return KernelProspect(open=False, why=error.why, mend=error.mend)
+        return KernelProspect(open=True)
+
+    def look_at_kernels(self, cycles: int) -> None:
+        """As `Control`."""
+        self._refuse_kernels()
+        self._looks.ask(cycles)
+
+    def _refuse_kernels(self) -> None:
+        self._looks.refuse_without_control()
+        refuse_what_is_seen_from_outside(self._session.run)
 
     def leave(self) -> None:
         """As `Control`."""

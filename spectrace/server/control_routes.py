@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from spectrace.attach.modes import MOST_EVERY, Switch, Wish
-from spectrace.errors import SpectraceError
 from spectrace.model import TimingMode
 from spectrace.server.control import Control
-from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
+from spectrace.server.wishes import JSON, answered, body_of, decoded, refuse_strangers
 
 
 class _Timing(msgspec.Struct, forbid_unknown_fields=True):
@@ -25,6 +23,10 @@ _TIMING = (
     f'{{"mode": …}} with one of {", ".join(mode.value for mode in TimingMode)}, '
     f'{{"sample_every": …}} with a number from 1 to {MOST_EVERY}, or both'
 )
+_MAY_NOT = (
+    "Only the account that runs spectrace may decide about this server: ask from there, or use "
+    "`spectrace mode`, `spectrace sample` and `spectrace detach`."
+)
 
 
 def control_router(control_of: Callable[[str], Control | None]) -> APIRouter:
@@ -35,38 +37,43 @@ def control_router(control_of: Callable[[str], Control | None]) -> APIRouter:
     """
     routes = APIRouter(prefix="/api/runs/{run}")
 
+    def asked_of(run: str, request: Request) -> Control:
+        return control_for(control_of(run), request, _MAY_NOT)
+
     @routes.post("/timing")
     async def timing(run: str, request: Request) -> Response:
         asked = decoded(await body_of(request), _Timing, _TIMING)
         if asked.mode is None and asked.sample_every is None:
             raise HTTPException(400, f"Say {_TIMING}: nothing was asked for.")
         wish = Wish(asked.mode, asked.sample_every)
-        return await _answered(lambda: _asked(control_of(run), request).time(wish))
+        # In a thread: a switch measures the server's speed before.
+        return _told(await answered(lambda: asked_of(run, request).time(wish)))
 
     @routes.post("/detach")
     async def detach(run: str, request: Request) -> Response:
         await body_of(request)
-        return await _answered(lambda: _asked(control_of(run), request).leave())
+        await answered(lambda: asked_of(run, request).leave())
+        return _told()
 
     return routes
 
 
-async def _answered(ask: Callable[[], list[Switch] | None]) -> Response:
-    """What was asked, in a thread: a switch measures the server's speed before."""
-    try:
-        done = await run_in_threadpool(ask)
-    except SpectraceError as error:
-        raise HTTPException(409, str(error)) from error
-    return Response(msgspec.json.encode({"switches": done or []}), media_type=JSON)
+def control_for(found: Control | None, request: Request, why: str) -> Control:
+    """What controls a run, for who may.
 
+    Args:
+        found: What controls it; None where it is not traced from here.
+        request: Who asks.
+        why: A sentence for whoever may not.
 
-def _asked(found: Control | None, request: Request) -> Control:
-    """What controls the run, for who may."""
+    Raises:
+        HTTPException: There is none (404), or they may not (403).
+    """
     if found is None:
         raise HTTPException(404, "This run is not traced from here, or not any more.")
-    refuse_strangers(
-        request,
-        "Only the account that runs spectrace may decide about this server: ask from there, "
-        "or use `spectrace mode`, `spectrace sample` and `spectrace detach`.",
-    )
+    refuse_strangers(request, why)
     return found
+
+
+def _told(switches: Sequence[Switch] = ()) -> Response:
+    return Response(msgspec.json.encode({"switches": switches}), media_type=JSON)

@@ -15,6 +15,7 @@ import msgspec
 from spectrace import __version__
 from spectrace.analysis.summary import summarize
 from spectrace.errors import SpectraceError
+from spectrace.kernels import Seen
 from spectrace.metrics.meter import Meter
 from spectrace.model import Cycle, OtherSpan, Run
 from spectrace.otlp.join import JoinStats
@@ -47,6 +48,7 @@ from spectrace.store.store import CycleStore
 WINDOW_S = 10.0  # that the summary is made of
 GREETING_CYCLES = 200  # of each run, when a browser joins
 _PASS_ON_S = 0.1
+_PASSES_ON_WITHIN_S = 10.0  # however busy the machine is
 _REFRESH_S = 0.5
 _REST = 4  # times as long as a refresh took nothing is refreshed: a fifth of a CPU at most
 _WAITING_CYCLES = 20_000
@@ -123,6 +125,7 @@ class Hub:
         self._lock = threading.Lock()
         self._waiting: list[Cycle] = []
         self._waiting_spans: list[OtherSpan] = []
+        self._when_passed_on: list[threading.Event] = []
         self._lost_cycles = self._lost_spans = 0
         self._joined = JoinStats()
         self._refused: Counter[str] = Counter()
@@ -246,6 +249,29 @@ class Hub:
             self._lost_spans += max(0, len(self._waiting_spans) - _WAITING_SPANS)
             del self._waiting_spans[:-_WAITING_SPANS]
 
+    def add_look(self, run_id: str, seen: Seen) -> None:
+        """Stores a look at the kernels of a run, behind the cycles that were fed; waits for that.
+
+        Not to be called on the event loop.
+
+        Raises:
+            SpectraceError: It cannot be stored.
+        """
+        if self._sink is None:
+            return
+        passed_on = threading.Event()
+        with self._lock:
+            self._when_passed_on.append(passed_on)
+        passed_on.wait(_PASSES_ON_WITHIN_S)
+        self._sink.add_look(run_id, seen)
+        with self._lock:
+            if run_id in self._entries:
+                self._entries[run_id].is_stale = True
+        try:
+            self.recorder.add_look(run_id, seen)
+        except SpectraceError as error:  # it is on the page, and the recording goes on
+            _LOG.warning("%s", error)
+
     def refuse_spans(self, refused: Counter[str]) -> None:
         """Counts spans that were sent here and refused, by reason."""
         with self._lock:
@@ -273,10 +299,15 @@ class Hub:
         with self._lock:
             cycles, self._waiting = self._waiting, []
             spans, self._waiting_spans = self._waiting_spans, []
+            passed_on, self._when_passed_on = self._when_passed_on, []
         if spans:
             self._pass_on_spans(spans)
-        if not cycles:
-            return
+        if cycles:
+            self._pass_on_cycles(cycles)
+        for event in passed_on:
+            event.set()
+
+    def _pass_on_cycles(self, cycles: Sequence[Cycle]) -> None:
         if self._sink is not None:
             self._sink.add(cycles, wait=False)
             self.recorder.add(cycles)
@@ -363,6 +394,7 @@ class Hub:
         life, message = entry.ended or life_of(
             entry.source, run.host, self._clock_s() - entry.fed_s
         )
+        control = self._controls.get(run.run_id)
         sentences = (message, facts.message, entry.stats.problem)
         reporting = facts.reporting
         return RunState(
@@ -389,8 +421,8 @@ class Hub:
             summary=entry.digest.summary,
             stored=stored_of(entry.stats),
             recording=self.recorder.state(run.run_id),
-            looking=None,
-            looks=0,
+            looking=None if control is None else control.looking,
+            looks=entry.stats.looks,
         )
 
     def record(self, run_id: str, name: str, max_bytes: int) -> RecordingState:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from spectrace.errors import SpectraceError
 from spectrace.server.hub import Hub
 from spectrace.server.recorder import LEAST_BYTES, MOST_BYTES
 from spectrace.server.state import RecordingState
-from spectrace.server.wishes import JSON, body_of, decoded, refuse_strangers
+from spectrace.server.wishes import JSON, answered, body_of, decoded, refuse_strangers
 
 _WISH = f'{{"name": …, "max_bytes": …}} with a size from {LEAST_BYTES} to {MOST_BYTES}'
 _MAY_NOT = (
@@ -43,21 +40,16 @@ def record_router(hub: Hub) -> APIRouter:
         body = await body_of(request)
         await run_in_threadpool(refuse_strangers, request, _MAY_NOT)
         wish = decoded(body, _Wish, _WISH)
-        return await _answered(lambda: hub.record(run, wish.name, wish.max_bytes))
+        return _told(await answered(lambda: hub.record(run, wish.name, wish.max_bytes)))
 
     @routes.post("/recording/stop")
     async def stop(run: str, request: Request) -> Response:
         await body_of(request)
         await run_in_threadpool(refuse_strangers, request, _MAY_NOT)
-        return await _answered(lambda: hub.recorder.stop(run))
+        return _told(await answered(lambda: hub.recorder.stop(run)))
 
     return routes
 
 
-async def _answered(ask: Callable[[], RecordingState]) -> Response:
-    """What was asked, in a thread: a file takes its time."""
-    try:
-        state = await run_in_threadpool(ask)
-    except SpectraceError as error:
-        raise HTTPException(409, str(error)) from error
+def _told(state: RecordingState) -> Response:
     return Response(msgspec.json.encode(state), media_type=JSON)

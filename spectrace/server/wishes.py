@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 from fastapi import HTTPException, Request
+from starlette.concurrency import run_in_threadpool
 
+from spectrace.errors import SpectraceError
 from spectrace.server.peer import owner_of
 
 JSON = "application/json"
@@ -65,3 +68,18 @@ def refuse_strangers(request: Request, why: str) -> None:
     user = None if client is None else owner_of((client.host, client.port), (here[0], here[1]))
     if user not in {_ROOT, os.geteuid()}:
         raise HTTPException(403, why)
+
+
+async def answered(ask: Callable[[], _T]) -> _T:
+    """What comes of a wish, in a thread: it reads files, or waits for a server.
+
+    Args:
+        ask: Does what is wished for.
+
+    Raises:
+        HTTPException: It cannot be done, and why. Status 409.
+    """
+    try:
+        return await run_in_threadpool(ask)
+    except SpectraceError as error:
+        raise HTTPException(409, str(error)) from error

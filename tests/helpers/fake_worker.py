@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -60,9 +61,11 @@ class FakeWorker:
     Args:
         shape: `v1` or `v2`.
         options: Further options of `tests/fakestream/workers.py`.
+        packages: Folders of packages that it can import.
     """
 
-    def __init__(self, shape: str, *options: str) -> None:
+    def __init__(self, shape: str, *options: str, packages: Sequence[Path] = ()) -> None:
+        self._path = ":".join(map(str, (ROOT, *packages)))
         self._command = [str(PYTHON), "-m", "tests.fakestream.workers", shape, *options]
 
     def __enter__(self) -> FakeWorker:  # noqa: PYI034 - Self came with Python 3.11
@@ -70,7 +73,7 @@ class FakeWorker:
         self._process = subprocess.Popen(
             self._command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": self._path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -5,20 +5,25 @@ from __future__ import annotations
 import ctypes.util
 import sysconfig
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from spectrace.analysis.kernel_classes import KernelClasses
-from spectrace.attach import discover, ring_file
+from spectrace.attach import discover
 from spectrace.attach.handle import Options
 from spectrace.cli import kernels
-from spectrace.cli.kernel_report import KernelReport
+from spectrace.cli.kernel_report import KernelReport, report_of
 from spectrace.cli.progress import LineProgress
 from spectrace.cli.stopping import Stop
 from spectrace.errors import SpectraceError
+from spectrace.store.recording import open_recording
 from tests.helpers.command import run
+from tests.helpers.gpu_site import GpuSite
+from tests.helpers.shared_files import left_of
 from tests.helpers.simulated_server import ROOT, SimulatedServer
 
 pytestmark = pytest.mark.beside_others
@@ -27,13 +32,6 @@ PACKAGE = ROOT / ".run/cupti"
 OURS = Path(sysconfig.get_path("purelib"))  # what the package itself needs
 SITE = ROOT / "tests/helpers/cupti_site"
 CYCLES = 40
-
-
-def left_in(server: SimulatedServer) -> list[Path]:
-    """What of spectrace is left beside a server in shared memory."""
-    rings = [ring_file.ring_path(pid) for pid in server.pids.values()]
-    files = [path for ring in rings for path in (ring, ring.with_suffix(".kernels"))]
-    return [path for path in files if path.exists()]
 
 
 def look(server: SimulatedServer, cycles: int = CYCLES) -> KernelReport:
@@ -61,7 +59,7 @@ def test_a_server_without_a_gpu_is_not_touched(server: SimulatedServer) -> None:
     assert done.returncode == 1
     assert "This server has no GPU, so there are no kernels to look at." in done.stderr
     assert not done.stdout
-    assert left_in(server) == []
+    assert left_of(server.pids.values()) == []
     assert server.untouched()
 
 
@@ -71,7 +69,7 @@ def test_without_the_package_the_server_goes_on_and_nothing_is_left(
     """The probe finds it missing, in the server itself."""
     with pytest.raises(SpectraceError, match=r"TP0: .* lacks the package cupti-python.*pip"):
         look(server)
-    assert left_in(server) == []
+    assert left_of(server.pids.values()) == []
     assert server.untouched()
 
 
@@ -86,7 +84,7 @@ def test_the_package_itself_says_that_there_is_no_driver(tmp_path: Path) -> None
     with SimulatedServer(tmp_path, "TP0", packages=[PACKAGE, OURS]) as server:
         with pytest.raises(SpectraceError, match=r"TP0: CUPTI finds no driver.*libcuda\.so\.1"):
             look(server)
-        assert left_in(server) == []
+        assert left_of(server.pids.values()) == []
         assert server.untouched()
 
 
@@ -96,7 +94,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[KernelReport, bool, 
     folder = tmp_path_factory.mktemp("server")
     with SimulatedServer(folder, "TP0", "TP1", packages=[SITE]) as server:
         report = look(server)
-        return report, server.untouched(), left_in(server)
+        return report, server.untouched(), left_of(server.pids.values())
 
 
 def test_all_ranks_are_seen_over_the_same_cycles(
@@ -153,3 +151,46 @@ def test_the_cost_of_the_window_is_measured(seen: tuple[KernelReport, bool, list
     for cost in report.costs:
         assert None not in {cost.before_ms, cost.graphs_ms, cost.kernels_ms, cost.after_ms}
         assert min(cost.loading_ms, cost.switching_ms, cost.flushing_ms, cost.taking_ms) > 0
+
+
+def test_the_command_keeps_a_recording_with_the_kernels_and_the_cycles_around(
+    tmp_path: Path,
+) -> None:
+    """What it shows is in the file, and cycles before and behind the window have no kernels."""
+    file = tmp_path / "look.spectrace"
+    site = GpuSite(tmp_path)
+    with SimulatedServer(tmp_path, "TP0", "TP1", packages=[site.path]) as server:
+        asked = ("kernels", str(server.pid), "--yes", "--cycles", str(CYCLES), "--json")
+        done = run(*asked, "-o", str(file))
+        assert done.returncode == 0, done.stderr
+        assert f"are in {file}" in " ".join(done.stderr.split())
+        again = run(*asked, "-o", str(file))
+        assert (again.returncode, f"{file} exists" in again.stderr) == (1, True)
+        assert "For 40 cycles" not in again.stderr  # before anybody agrees to anything
+        assert server.untouched()
+        assert left_of(server.pids.values()) == []
+    report = msgspec.json.decode(done.stdout, type=KernelReport)
+    with closing(open_recording(file)) as recording:
+        [look] = recording.looks(report.run_id)
+        assert report_of(recording.runs()[0], look) == report
+        numbers = [one.number for one in recording.cycles(report.run_id, limit=10_000)]
+        seen = {number: recording.kernels(report.run_id, "", number) for number in numbers}
+    inside = [number for number, kernels in seen.items() if kernels]
+    assert len(inside) <= max(report.cycles_seen.values())
+    assert min(numbers) < min(inside) <= max(inside) < max(numbers)
+    assert {kernels.rank for number in inside for kernels in seen[number]} == {"TP0", "TP1"}
+    counted = sum(len(kernels.start_ns) for number in inside for kernels in seen[number])
+    assert counted == sum(time.kernels for time in report.kernels if time.phase)
+
+
+def test_of_a_window_that_is_refused_no_file_is_made(tmp_path: Path) -> None:
+    """The command says why, and leaves nothing where the file was to be."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    site = GpuSite(tmp_path)
+    site.refuses("39")
+    with SimulatedServer(tmp_path, "TP0", packages=[site.path]) as server:
+        done = run("kernels", str(server.pid), "--yes", "-o", str(folder / "look"))
+        assert (done.returncode, "Another tool has CUPTI" in done.stderr) == (1, True)
+        assert server.untouched()
+    assert list(folder.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from spectrace.attach import discover, ring_file
+from spectrace.attach import discover
 from spectrace.attach.handle import Options
 from spectrace.attach.session import TraceSession
 from spectrace.errors import SpectraceError
@@ -27,13 +26,13 @@ from spectrace.server.hub import Hub
 from tests.helpers.attach_rounds import Belongings, belongings
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.page import SERVE, Paged, paged, until
+from tests.helpers.page_wishes import JSON, ask, attach, has_left, leave, newest, run_of, wait_for
 from tests.helpers.simulated_server import SimulatedServer
 from tests.helpers.stored import open_store
 
 pytestmark = pytest.mark.beside_others
 
 NOBODY = 65534
-JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -50,19 +49,6 @@ def page() -> Iterator[Paged]:
         yield it
 
 
-def ask(page: Paged, path: str, wish: object, headers: dict[str, str] = JSON) -> httpx.Response:
-    """Asks for something as the page does."""
-    url = f"{page.url}/api/{path}"
-    return httpx.post(url, content=json.dumps(wish), headers=headers, timeout=TIMEOUT_S)
-
-
-def attach(page: Paged, server: SimulatedServer, **wish: str) -> str:
-    """Has the page attach to a server; gives the run's id."""
-    answer = ask(page, f"servers/{server.pid}/attach", wish)
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["run"])
-
-
 def refused(page: Paged, pid: int | str, wish: object) -> str:
     """Why the page does not attach to a process."""
     answer = ask(page, f"servers/{pid}/attach", wish)
@@ -74,35 +60,6 @@ def found(page: Paged, server: SimulatedServer) -> dict[str, Any]:
     """What the page says of a server before it attaches."""
     (one,) = [one for one in page.get("/api/servers")["servers"] if one["pid"] == server.pid]
     return dict(one)
-
-
-def run_of(page: Paged, run: str) -> dict[str, Any]:
-    """What the page knows of a run; nothing before it knows it."""
-    return next((one for one in page.runs() if one["run"] == run), {})
-
-
-def newest(page: Paged, run: str) -> int:
-    """The number of the newest cycle, 0 before there is one."""
-    cycles = page.get(f"/api/runs/{run}/cycles?limit=1")["cycles"] if run_of(page, run) else []
-    return max((int(cycle["n"]) for cycle in cycles), default=0)
-
-
-def wait_for(page: Paged, run: str, number: int) -> None:
-    """Waits until a cycle of that number or a later one has come."""
-    until(lambda: newest(page, run) >= number)
-
-
-def leave(page: Paged, run: str) -> dict[str, Any]:
-    """Has the page leave a server; gives what it then knows of the run."""
-    assert ask(page, f"runs/{run}/detach", {}).status_code == 200
-    until(lambda: run_of(page, run)["state"] == "detached")
-    return run_of(page, run)
-
-
-def has_left(server: SimulatedServer) -> bool:
-    """Whether no ring is left and every function is the server's own."""
-    rings = [ring_file.ring_path(pid).exists() for pid in server.pids.values()]
-    return not any(rings) and server.untouched()
 
 
 def kept(server: SimulatedServer) -> list[tuple[int, int, int]]:
@@ -126,7 +83,7 @@ def test_a_server_is_attached_to_traced_and_left_as_it_was(
         assert (seen["reader"], seen["mode"], seen["obstacle"]) == ("", None, "")
         assert seen["way"] in {"ptrace", "remote-exec", "gdb"}
         already = newest(page, seen["run"])
-        assert attach(page, server, run=seen["run"], mode="host") == seen["run"]
+        assert attach(page, server.pid, run=seen["run"], mode="host") == seen["run"]
         assert not server.untouched()
         wait_for(page, seen["run"], already + 20)
         (cycle,) = page.get(f"/api/runs/{seen['run']}/cycles?limit=1")["cycles"]
@@ -150,7 +107,7 @@ def test_the_end_of_the_command_leaves_every_server(
 ) -> None:
     """Ctrl-C takes the probe out of both that its page attached to, and says so."""
     with SimulatedServer(tmp_path_factory.mktemp("other"), "TP0") as other, paged(*SERVE) as page:
-        runs = [attach(page, server), attach(page, other)]
+        runs = [attach(page, server.pid), attach(page, other.pid)]
         for run in runs:
             wait_for(page, run, 20)
         page.process.send_signal(signal.SIGINT)
@@ -170,13 +127,13 @@ def test_the_page_of_attach_takes_in_a_second_server(
             (own,) = until(page.runs)
             wait_for(page, own["run"], 5)
             assert "traced on this page already" in refused(page, other.pid, {})
-            second = attach(page, server)
+            second = attach(page, server.pid)
             wait_for(page, second, 20)
             leave(page, own["run"])
             assert has_left(other)
             assert run_of(page, second)["state"] in {"tracing", "idle"}
             last = newest(page, own["run"])
-            assert attach(page, other) == own["run"]
+            assert attach(page, other.pid) == own["run"]
             wait_for(page, own["run"], last + 20)
         assert has_left(server)
         assert has_left(other)
@@ -185,7 +142,7 @@ def test_the_page_of_attach_takes_in_a_second_server(
 def test_a_server_that_ends_is_said_to_have_ended(page: Paged, tmp_path: Path) -> None:
     """The run stays on the page with what was collected, and can be asked for nothing."""
     with SimulatedServer(tmp_path, "TP0") as server:
-        run = attach(page, server)
+        run = attach(page, server.pid)
         wait_for(page, run, 5)
     until(lambda: run_of(page, run)["state"] == "server_gone")
     assert run_of(page, run)["steerable"] is False
@@ -225,7 +182,7 @@ def test_what_cannot_be_attached_to_is_a_sentence(page: Paged, server: Simulated
     assert "of another server by now" in refused(page, server.pid, {"run": "0" * 32})
     assert ask(page, "servers/me/attach", {}).status_code == 400
     assert has_left(server)
-    run = attach(page, server)
+    run = attach(page, server.pid)
     assert "traced on this page already" in refused(page, server.pid, {})
     leave(page, run)
 
@@ -297,7 +254,7 @@ def test_where_another_spectrace_traces_the_page_reads_along(
     seen = found(page, server)
     assert (seen["way"], seen["reader"]) == ("joined", f"process {first.pid}")
     assert f"process {first.pid} decides" in refused(page, server.pid, {"mode": "off"})
-    run = attach(page, server)
+    run = attach(page, server.pid)
     wait_for(page, run, 20)
     until(lambda: f"Reading along: process {first.pid}" in run_of(page, run)["message"])
     assert ask(page, f"runs/{run}/timing", {"mode": "off"}).status_code == 409

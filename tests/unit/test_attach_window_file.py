@@ -68,6 +68,16 @@ def test_one_that_was_left_there_is_replaced(file: WindowFile) -> None:
     assert not again.path.exists()
 
 
+def test_one_that_another_spectrace_made_since_is_not_removed(file: WindowFile) -> None:
+    """Who had the first one lets go of it alone."""
+    again = window_file.create(SELF, 4, 0)
+    file.remove()
+    assert again.path.exists()
+    again.remove()
+    assert not again.path.exists()
+    again.remove()
+
+
 def test_one_whose_ring_has_gone_is_swept_away_when_it_is_old(file: WindowFile) -> None:
     """A new one may be that of a spectrace that is just making it."""
     ring_file.sweep()

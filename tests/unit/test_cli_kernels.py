@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from spectrace.analysis.kernel_classes import KernelClasses
 from spectrace.attach import examine
 from spectrace.attach.facts import Process
-from spectrace.attach.kernel_obstacles import Obstacle
+from spectrace.attach.kernel_obstacles import Obstacle, refusal
 from spectrace.attach.kernel_windows import graph_cycles, names_at
 from spectrace.cli import kernels
 from spectrace.cli.kernel_report import KernelReport, report_of
@@ -269,6 +269,6 @@ def test_cycles_that_no_window_can_have_are_refused(number: str) -> None:
 
 def test_a_refusal_names_the_rank_and_what_cupti_said() -> None:
     """The sentence, CUPTI's words, what to do: in this order."""
-    text = str(kernels.refusal(Obstacle.NOT_PERMITTED, "TP3", "ERROR (35)"))
+    text = str(refusal(Obstacle.NOT_PERMITTED, "TP3", "ERROR (35)"))
     assert text.startswith("TP3: The driver lets only administrators")
     assert text.index("(ERROR (35))") < text.index("NVreg_RestrictProfilingToAdminUsers=0")

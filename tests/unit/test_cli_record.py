@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from spectrace.attach.session import SessionFacts
-from spectrace.cli.record import StoreTap, losses
+from spectrace.cli.record import losses
+from spectrace.cli.store_tap import StoreTap
 from spectrace.errors import SpectraceError
 from spectrace.store.extract import Extract
 from spectrace.store.recorded import recorded

@@ -2,6 +2,9 @@
 
 While runtime calls and kernels are asked for a launch a 0.1 ms is taken to have been made, each of
 a kernel that ran 50 µs later for 20 µs; while graphs are asked for, of a whole graph as long.
+
+Where a file `refuses` stands beside this one it does nothing of that: CUPTI answers with the number
+that the file has, or `no driver`, or it cannot be loaded (`no library`).
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tests.helpers.cupti_records import Buffer, record
-from tests.helpers.scripted_cupti import Activity
+from tests.helpers.scripted_cupti import Activity, CuptiError, NotSupportedError
 
 NAME = b"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 EVERY_NS, AFTER_NS, LONG_NS = 100_000, 50_000, 20_000
@@ -24,12 +28,31 @@ _since: dict[int, int] = {}
 _launches: list[tuple[int, bool]] = []  # when, and whether of a whole graph
 
 
+def _refuse() -> None:
+    """Answers as the file says.
+
+    Raises:
+        CuptiError: With the number that stands there.
+        NotSupportedError: There is no driver.
+        ImportError: The library cannot be loaded.
+    """
+    file = Path(__file__).with_name("refuses")
+    answer = file.read_text() if file.exists() else ""
+    if answer == "no driver":
+        raise NotSupportedError("libcuda.so.1: cannot open shared object file")
+    if answer == "no library":
+        raise ImportError("libcupti.so.13: cannot open shared object file")
+    if answer:
+        raise CuptiError(int(answer))
+
+
 def activity_register_callbacks(
     func_buffer_requested: Callable[[], tuple[int, int]],
     func_buffer_completed: Callable[[Sequence[Any]], None],
 ) -> None:
     """Takes who takes what is done."""
     global _take  # noqa: PLW0603 - as a library does
+    _refuse()
     func_buffer_requested()
     _take = func_buffer_completed
 
