@@ -33,7 +33,7 @@ const TYPES = {
 };
 const KEPT = 5000;
 const MODES = ["off", "host", "device", "sync"];
-const MOST_LOOKED_AT = 65_535;
+const MOST_LOOKED_AT = 1000;
 /** The look that is there from the start: it began so many cycles ago. */
 const LOOK = { ago: 60, cycles: 20 };
 /** A wish holds from so many cycles later on. */

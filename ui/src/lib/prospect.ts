@@ -4,7 +4,7 @@ import { maybeFlag, object, text, WireError } from "./json.ts";
 /** How many cycles a look is of, unless somebody says otherwise. */
 export const USUAL_CYCLES = 20;
 /** The most that can be asked for. */
-export const MOST_CYCLES = 65_535;
+export const MOST_CYCLES = 1000;
 
 /** What stands in the way of a look, seen from outside of the server. */
 export interface Prospect {
