@@ -415,7 +415,10 @@ async function bodyOf(request) {
   if (request.headers["content-type"]?.split(";")[0] !== "application/json") {
     return null;
   }
-  const chunks = await Array.fromAsync(request);
+  const chunks = [];
+  for await (const chunk of request) {
+    chunks.push(chunk);
+  }
   try {
     return JSON.parse(Buffer.concat(chunks).toString() || "{}");
   } catch {
