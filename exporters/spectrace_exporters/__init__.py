@@ -40,7 +40,10 @@ if TYPE_CHECKING:  # it takes long to import, and few exporters need it
 ENTRY_POINT_GROUP = "spectrace.exporters"
 FILE_ENTRY_POINT = ".file"
 """What the name of an entry point ends with that names a `FileExporter`."""
-TABLES = ("cycles", "ranks", "phases", "requests", "spans", "looks", "kernels")
+TABLES = (
+    *("cycles", "ranks", "phases", "requests", "spans"),
+    *("looks", "kernels", "kernel_names"),
+)
 """What `Recorded.table` knows."""
 
 

@@ -191,6 +191,9 @@ class KernelLooks:
         run = self._session.run
         written = []
         with KernelWindows(run, asked) as windows:
+            for _ in windows.make():
+                yield
+                self.refuse_without_control()  # who took it may have made the next file
             yield from self._measure()
             windows.ask()
             yield from self._reach(windows, Stage.GRAPHS, _CYCLES_COME_WITHIN_S)

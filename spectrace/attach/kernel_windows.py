@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
@@ -39,8 +39,8 @@ def graph_cycles(cycles: int) -> int:
 class KernelWindows:
     """The windows of all ranks of a server; a context manager, which leaves nothing behind.
 
-    Entering it begins to measure how fast the server runs; `ask` is to be called
-    `modes.MEASURED_S` later.
+    Entered, it has no files yet: `make` makes them, and begins to measure how fast the server runs;
+    `ask` is to be called `modes.MEASURED_S` later.
 
     Args:
         run: The server, which is traced.
@@ -48,9 +48,6 @@ class KernelWindows:
 
     Attributes:
         longest_s: After so long the probe closes a window that its cycles do not end.
-
-    Raises:
-        SpectraceError: A rank is not traced, or shared memory has no room.
     """
 
     def __init__(self, run: Run, cycles: int) -> None:
@@ -64,15 +61,12 @@ class KernelWindows:
         self._held = ExitStack()
 
     def __enter__(self) -> KernelWindows:  # noqa: PYI034 - Self came with Python 3.11
-        """Makes the files."""
-        with ExitStack() as held:
-            self._rings = held.enter_context(opened_rings(self._run.ranks))
-            for rank, ring in self._rings:
-                file = window_file.create(rank, self._cycles, graph_cycles(self._cycles))
-                held.callback(file.remove)
-                self._files[rank.name] = file
-                self._before[rank.name] = ring.word(Word.CYCLES)
-            self._held = held.pop_all()
+        """Opens the rings.
+
+        Raises:
+            SpectraceError: A rank is not traced.
+        """
+        self._rings = self._held.enter_context(opened_rings(self._run.ranks))
         return self
 
     def __exit__(
@@ -86,6 +80,19 @@ class KernelWindows:
             if ring.word(Word.KERNELS) == self._asked.get(rank.name):
                 ring.set_word(Word.KERNELS, 0)
         self._held.close()
+
+    def make(self) -> Iterator[None]:
+        """Makes the files, one at a step: to have its memory reserved takes a moment.
+
+        Raises:
+            SpectraceError: Shared memory has no room.
+        """
+        for rank, _ in self._rings:
+            file = window_file.create(rank, self._cycles, graph_cycles(self._cycles))
+            self._held.callback(file.remove)
+            self._files[rank.name] = file
+            yield
+        self._before = {rank.name: ring.word(Word.CYCLES) for rank, ring in self._rings}
 
     def ask(self) -> None:
         """Asks all ranks of a group for the same cycles, a second and 50 cycles ahead at least."""

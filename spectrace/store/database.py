@@ -45,8 +45,12 @@ _ORDER = {
     "ranks": "id, place",
     "phases": "id, rank_place, place",
     "requests": "id, place",
+    "spans": "place",
+    "looks": "place",
+    "kernel_names": "look, place",
 }
-_SPANS, _LOOKS, _KERNELS = "spans", "looks", "kernels"
+_OF_CYCLES = ("cycles", "ranks", "phases", "requests")
+_SPANS, _LOOKS, _KERNELS, _NAMES = "spans", "looks", "kernels", "kernel_names"
 _OF_CYCLE = "run_id, group_name, number"
 # What a receiver writes is whole and short; a file that somebody else made may hold anything.
 _MOST_SHOWN = 256  # characters of a text
@@ -67,18 +71,12 @@ _COUNTED_ROWS = (
 )
 KERNEL_ROWS = 122_880
 """As many kernels at most are written at once: a row group of DuckDB's, for the disk as it is."""
-_TEXT_BYTES = 40_000_000  # of their texts, which lie in memory until then
 _NOT_OURS = "its tables are not those of spectrace"
 # What DuckDB raises at bytes that nobody wrote: most of it is its own, some that of C++ below it.
 _AT_DAMAGE = (duckdb.Error, RuntimeError, MemoryError, ValueError)
 _FULL_DISK = ("No space left", "File too large", "Could not write", "Failed to write")
 
 _T = TypeVar("_T")
-
-
-def rows_at_once(length: float) -> int:
-    """How many kernels can be written at once whose names have so many characters on average."""
-    return min(KERNEL_ROWS, max(1, int(_TEXT_BYTES / (length + 100))))
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -192,7 +190,7 @@ class Database:
                 [name],
             ).fetchall()
         }
-        if not tables >= {*schema.OTHER_TABLES, *_ORDER}:
+        if not tables >= {*schema.OTHER_TABLES, *_OF_CYCLES}:
             raise duckdb.CatalogException(_NOT_OURS)
         marks = self._connection.execute(f"SELECT name, version FROM {name}.format").fetchall()
         [(mark, version)] = marks or [("", 0)]
@@ -348,7 +346,7 @@ class Database:
         try:
             return msgspec.json.decode(text, type=kind)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise self._damaged(f"a {what} is none: {error}") from error
+            raise self.damaged(f"a {what} is none: {error}") from error
 
     def spans(self, name: str) -> dict[GroupKey, Span]:
         """What a file holds of each group."""
@@ -425,7 +423,7 @@ class Database:
             columns = dict(self._connection.execute(query, parameters).fetchnumpy())
         for column, cells in columns.items():
             if np.ma.is_masked(cells):
-                raise self._damaged(f"{column} is NULL in a row")
+                raise self.damaged(f"{column} is NULL in a row")
         return columns
 
     def note(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
@@ -456,7 +454,8 @@ class Database:
         """The highest place of a look in a file, also of one of which kernels alone are there."""
         [(last,)] = self._rows(
             f"SELECT coalesce(max(place), -1) FROM (SELECT place FROM {self.table(name, _LOOKS)} "
-            f"UNION ALL SELECT look FROM {self.table(name, _KERNELS)})",
+            f"UNION ALL SELECT look FROM {self.table(name, _KERNELS)} "
+            f"UNION ALL SELECT look FROM {self.table(name, _NAMES)})",
             [],
         )
         return int(last)
@@ -552,17 +551,17 @@ class Database:
                 # The bounds let DuckDB skip all blocks but the few that hold the rows.
                 f"SELECT {self._selection(name, table)} FROM {name}.{table} "
                 "WHERE id BETWEEN ? AND ? "
-                f"AND id IN (SELECT unnest(?::BIGINT[])) ORDER BY {order}",
+                f"AND id IN (SELECT unnest(?::BIGINT[])) ORDER BY {_ORDER[table]}",
                 bounds,
             )
-            for table, order in _ORDER.items()
+            for table in _OF_CYCLES
         }
         try:
             return cycles_of(rows)
         except KeyError as error:
-            raise self._damaged("a cycle has no ranks") from error
+            raise self.damaged("a cycle has no ranks") from error
         except ValueError as error:  # a word of a newer version, or of nobody
-            raise self._damaged(str(error)) from error
+            raise self.damaged(str(error)) from error
 
     def copy_newest(self, names: Sequence[str], target: str) -> None:
         """Copies all of several files: every cycle in its newest version, and every span once."""
@@ -570,7 +569,7 @@ class Database:
             return
         self.note_newest(names)
         for name in names:
-            for table in _ORDER:
+            for table in _OF_CYCLES:
                 self._copy(name, table, target)
             for low, high in self.kernel_stretches(name):
                 self.copy_kernels(name, target, low, high)
@@ -578,29 +577,19 @@ class Database:
 
     def copy_stretch(self, name: str, target: str, low: int, high: int) -> None:
         """Copies the cycles of a file that were noted and have these ids, both of them included."""
-        for table in _ORDER:
+        for table in _OF_CYCLES:
             self._copy(name, table, target, f"WHERE id BETWEEN {low} AND {high}")
 
     def kernel_stretches(self, name: str) -> list[tuple[int, int]]:
         """Stretches of rows of a file that have all kernels of the looks that were noted.
-
-        Those of a stretch fit into memory, however long their names are.
 
         Returns:
             The first and the last row of each; none where no look was noted.
         """
         if not self._rows("SELECT 1 FROM temp.noted_looks WHERE file = $1 LIMIT 1", [name]):
             return []
-        lengths = self._rows(
-            f"SELECT rowid // {KERNEL_ROWS} AS part, avg(strlen(name)) FROM {name}.{_KERNELS} "
-            "GROUP BY part ORDER BY part",
-            [],
-        )
-        return [
-            (first, min(first + rows_at_once(length), (part + 1) * KERNEL_ROWS) - 1)
-            for part, length in lengths
-            for first in range(part * KERNEL_ROWS, (part + 1) * KERNEL_ROWS, rows_at_once(length))
-        ]
+        [(last,)] = self._rows(f"SELECT coalesce(max(rowid), -1) FROM {name}.{_KERNELS}", [])
+        return [(first, first + KERNEL_ROWS - 1) for first in range(0, int(last) + 1, KERNEL_ROWS)]
 
     def copy_kernels(self, name: str, target: str, low: int, high: int) -> None:
         """Copies the kernels of a file that were noted, of one of its `kernel_stretches`."""
@@ -616,11 +605,11 @@ class Database:
 
     def copy_others(self, name: str, target: str) -> None:
         """Copies the spans of others and the looks of a file that were noted."""
-        for table in (_SPANS, _LOOKS):
+        for table in (_SPANS, _LOOKS, _NAMES):
             self._copy(name, table, target)
 
     def _copy(self, name: str, table: str, target: str, where: str = "") -> None:
-        order = _ORDER.get(table, "place")
+        order = _ORDER[table]
         self._connection.execute(
             f"INSERT INTO {target}.{table} {self._newest_of(name, table, where)} ORDER BY {order}"
         )
@@ -788,8 +777,9 @@ class Database:
     def _newest_of(self, name: str, table: str, where: str = "") -> str:
         if table == _SPANS:
             return f"SELECT * FROM {self.table(name, _SPANS)} SEMI JOIN noted_spans USING (place)"
-        if table == _LOOKS:
-            return f"SELECT * FROM {self.table(name, table)} {self._noted(name, 'place')}"
+        if table in {_LOOKS, _NAMES}:
+            column = "place" if table == _LOOKS else "look"
+            return f"SELECT * FROM {self.table(name, table)} {self._noted(name, column)}"
         if table == _KERNELS:
             return (
                 f"SELECT * FROM {self.table(name, table)} {self._noted(name, 'look')} "
@@ -838,9 +828,10 @@ class Database:
                     f"{self._whose()} cannot be read, since there is no room beside it "
                     f"({reason}): make room on that disk."
                 ) from error
-            raise self._damaged(reason) from error
+            raise self.damaged(reason) from error
 
-    def _damaged(self, reason: str) -> SpectraceError:
+    def damaged(self, reason: str) -> SpectraceError:
+        """What is to be raised where a file holds what spectrace does not write."""
         return SpectraceError(
             f"{self._whose()} is damaged ({reason}): choose another file, or delete it."
         )

@@ -62,8 +62,8 @@ class Extract:
         """A table of the recording, piece by piece.
 
         Args:
-            name: `cycles`, `ranks`, `phases`, `requests`, `spans`, `looks` or `kernels`, with
-                columns as in docs/files.md.
+            name: `cycles`, `ranks`, `phases`, `requests`, `spans`, `looks`, `kernels` or
+                `kernel_names`, with columns as in docs/files.md.
 
         Raises:
             KeyError: There is no such table.

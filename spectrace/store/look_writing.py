@@ -10,10 +10,11 @@ import numpy as np
 
 from spectrace.kernels import Column, KernelLook, SeenKernels
 from spectrace.store.columns import Batch, batch
-from spectrace.store.database import Database, Looked, rows_at_once
+from spectrace.store.database import KERNEL_ROWS, Database, Looked
 from spectrace.store.schema import TABLES
 from spectrace.store.shelf import Slice
 
+_NAMES = 1000  # that are written at once; each may be long
 _NUMBERS = ("number", "start_ns", "end_ns", "stream", "graph")
 
 
@@ -51,35 +52,33 @@ class LookRows:
         }
         self._names = [np.array([named[pair] for pair in _named(one)]) for one in kernels]
         self._phases = [np.array([phases[text] for text in one.phases]) for one in kernels]
-        texts: dict[str, Sequence[str]] = {
-            "name": [name for name, _ in named],
-            "class": [kind for _, kind in named],
+        self._named = list(named)
+        texts = {
             "phase": list(phases),
             "rank": [one.rank for one in kernels],
             "group_name": [one.group for one in kernels],
         }
         self.texts = {column: list(map(_clean, some)) for column, some in texts.items()}
-        self._at_once = rows_at_once(self._usual_length()) if kernels else 1
 
-    def _usual_length(self) -> float:
-        """How many bytes a name has on average."""
-        lengths = np.array([len(name.encode()) for name in self.texts["name"]], dtype=np.int64)
-        total = sum(
-            int(lengths[names[one.name]].sum())
-            for one, names in zip(self._kernels, self._names, strict=True)
-        )
-        return total / sum(len(one.name) for one in self._kernels)
+    def names(self) -> Iterator[list[tuple[int, str, str]]]:
+        """The names with their places and classes, some at a time."""
+        for first in range(0, len(self._named), _NAMES):
+            some = self._named[first : first + _NAMES]
+            yield [
+                (place, _clean(name), _clean(kind))
+                for place, (name, kind) in enumerate(some, first)
+            ]
 
     def parts(self) -> Iterator[Batch]:
         """The rows, as many at a time as can be written at once."""
         waiting: list[_Piece] = []
-        room = self._at_once
+        room = KERNEL_ROWS
         for piece in self._pieces():
             left = piece
             while left.last - left.first >= room:
                 split = left.first + room
                 yield self._columns([*waiting, left._replace(last=split)])
-                left, waiting, room = left._replace(first=split), [], self._at_once
+                left, waiting, room = left._replace(first=split), [], KERNEL_ROWS
             if left.first < left.last:
                 waiting.append(left)
                 room -= left.last - left.first
@@ -95,7 +94,7 @@ class LookRows:
             np.concatenate([some for some, _ in counts]), return_inverse=True
         )
         each = np.bincount(places.reshape(-1), weights=np.concatenate([many for _, many in counts]))
-        stretch = np.cumsum(each).astype(np.int64) // self._at_once
+        stretch = np.cumsum(each).astype(np.int64) // KERNEL_ROWS
         begins = numbers[np.flatnonzero(np.diff(stretch, prepend=-1))]
         edges = [
             [*np.searchsorted(one.number[order], begins).tolist(), len(order)]
@@ -109,11 +108,9 @@ class LookRows:
         columns: dict[str, list[Column]] = {}
         for rank, first, last in pieces:
             kernels, rows = self._kernels[rank], self._orders[rank][first:last]
-            name = self._names[rank][kernels.name[rows]]
             told = {
                 **{column: getattr(kernels, column)[rows] for column in _NUMBERS},
-                "name": name,
-                "class": name,
+                "kernel": self._names[rank][kernels.name[rows]],
                 "phase": self._phases[rank][kernels.phase[rows]],
                 "rank": np.full(len(rows), rank),
                 "group_name": np.full(len(rows), rank),
@@ -148,6 +145,15 @@ class LookWriting(NamedTuple):
         """
         alike: dict[str, str | int] = {"run_id": self.looked.run_id, "look": self.place}
         self.database.insert_told(f"{self.held.name}.kernels", rows, texts, alike)
+
+    def write_names(self, names: Sequence[tuple[int, str, str]]) -> None:
+        """Writes some of `LookRows.names`.
+
+        Raises:
+            duckdb.Error: The disk is full, or the file cannot be written.
+        """
+        rows = [(self.place, *name) for name in names]
+        self.database.insert(self.held.name, {"kernel_names": batch(TABLES["kernel_names"], rows)})
 
     def write_look(self, look: KernelLook) -> None:
         """Writes the look.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,9 @@ from spectrace.store.database import Database
 from spectrace.store.shelf import Shelf, Slice
 
 _HERE = "WHERE run_id = $1 AND group_name = $2 AND number = $3 AND look = $4"
-_TEXTS = "rank, phase, name, class"
 # To hand over the texts of each row takes three times as long. Those of one cycle are some hundred,
 # of which two have the same hash once in 10^14 cycles.
-_KEY = f"hash({_TEXTS}) AS key"
+_KEY = "hash(rank, phase) AS key"
 _NUMBERS = ("start_ns", "end_ns", "stream", "graph")
 
 
@@ -83,15 +82,37 @@ def _read(
 ) -> list[SeenKernels]:
     """The kernels of a cycle in one look, rank by rank."""
     table = database.table(name, "kernels", _HERE)
-    told = database.columns(f"SELECT DISTINCT {_TEXTS}, {_KEY} FROM {table}", where)
-    rows = database.columns(f"SELECT {', '.join(_NUMBERS)}, {_KEY} FROM {table}", where)
-    coded = _coded(told, rows, order)
+    told = database.columns(f"SELECT DISTINCT rank, phase, {_KEY} FROM {table}", where)
+    rows = database.columns(f"SELECT {', '.join(_NUMBERS)}, kernel, {_KEY} FROM {table}", where)
+    kernels, which = np.unique(rows.pop("kernel"), return_inverse=True)
+    rows["name"] = which.reshape(-1)
+    coded = _coded(told, rows, order)._replace(named=_names(database, name, where[3], kernels))
     begins = coded.columns["rank"]
     edges = np.searchsorted(begins, np.arange(len(coded.ranks) + 1)).tolist()
     return [
         _of_rank(coded, slice(*edge), rank, where)
         for rank, edge in zip(coded.ranks, itertools.pairwise(edges), strict=True)
     ]
+
+
+def _names(database: Database, name: str, look: int, kernels: Column) -> list[tuple[str, str]]:
+    """The names of kernels with their classes.
+
+    Raises:
+        SpectraceError: One has none.
+    """
+    rows = database.columns(
+        f"SELECT place, name, class FROM {database.table(name, 'kernel_names')} "
+        "WHERE look = $1 AND place IN (SELECT unnest($2::BIGINT[]))",
+        [look, kernels.tolist()],
+    )
+    named = dict(
+        zip(rows["place"].tolist(), zip(rows["name"], rows["class"], strict=True), strict=True)
+    )
+    try:
+        return [named[kernel] for kernel in kernels.tolist()]
+    except KeyError as error:
+        raise database.damaged("a kernel has no name") from error
 
 
 def _coded(told: Batch, rows: Batch, order: Sequence[str]) -> _Coded:
@@ -101,16 +122,11 @@ def _coded(told: Batch, rows: Batch, order: Sequence[str]) -> _Coded:
     known = {rank: place for place, rank in enumerate(order)}
     ranks = sorted(set(told["rank"]), key=lambda rank: (known.get(rank, len(known)), rank))
     phases = sorted(set(told["phase"]))
-    pairs = list(zip(told["name"], told["class"], strict=True))
-    named = sorted(set(pairs))
-    columns = {column: rows[column].astype(np.int64) for column in _NUMBERS}
-    columns["rank"] = _places(told["rank"], ranks)[text]
-    columns["phase"] = _places(told["phase"], phases)[text]
-    columns["name"] = _places(pairs, named)[text]
+    columns = {column: rows[column].astype(np.int64) for column in (*_NUMBERS, "name")}
+    columns["rank"] = _places(told["rank"].tolist(), ranks)[text]
+    columns["phase"] = _places(told["phase"].tolist(), phases)[text]
     ordered = np.lexsort((columns["stream"], columns["start_ns"], columns["rank"]))
-    return _Coded(
-        {column: cells[ordered] for column, cells in columns.items()}, ranks, phases, named
-    )
+    return _Coded({column: cells[ordered] for column, cells in columns.items()}, ranks, phases, [])
 
 
 def _of_rank(
@@ -132,7 +148,7 @@ def _of_rank(
     )
 
 
-def _places(cells: Iterable[Any], among: Sequence[Any]) -> Column:
+def _places(cells: Sequence[str], among: Sequence[str]) -> Column:
     """The place of each among some others."""
     places = {one: place for place, one in enumerate(among)}
     return np.array([places[cell] for cell in cells], dtype=np.int64)

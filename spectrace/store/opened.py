@@ -69,6 +69,11 @@ class OpenRecording:
         """One row per kernel, copy or fill that a look saw and a phase launched."""
         return self._extract.table("kernels").read_all()
 
+    @cached_property
+    def kernel_names(self) -> Table:
+        """One row per name of a kernel and look, with its class."""
+        return self._extract.table("kernel_names").read_all()
+
     def close(self) -> None:
         """Lets go of the file; tables that were read stay."""
         self._extract.close()

@@ -32,6 +32,7 @@ class Column(NamedTuple):
 # no cycle, in the order in which they came: of one that came again the lowest counts.
 # The `place` of a look numbers all that a store ever had, and `look` is that of the look that saw
 # a kernel; kernels whose look is missing were left by a write that failed, and count for nothing.
+# Names of kernels may have thousands of characters and stand once for each look.
 TABLES = {
     "cycles": (
         Column("id", "BIGINT"),
@@ -118,9 +119,14 @@ TABLES = {
         Column("start_ns", "BIGINT", since=5),
         Column("end_ns", "BIGINT", since=5),
         Column("stream", "BIGINT", since=5),
+        Column("kernel", "BIGINT", since=5),
+        Column("graph", "BIGINT", since=5),
+    ),
+    "kernel_names": (
+        Column("look", "BIGINT", since=5),
+        Column("place", "BIGINT", since=5),
         Column("name", "VARCHAR", since=5),
         Column("class", "VARCHAR", since=5),
-        Column("graph", "BIGINT", since=5),
     ),
 }
 # A run is one JSON text: it is read whole, and its fields are for people, not for queries.

@@ -153,6 +153,8 @@ class CycleStore(ShelfReads):
             step = partial(self._writer.write_look, writing, part)
             self._do(lambda: self._look_step(step, writing.held))
 
+        for names in rows.names():
+            written(partial(writing.write_names, names))
         for part in rows.parts():
             written(partial(writing.write_kernels, part, rows.texts))
         written(partial(writing.write_look, seen.look))

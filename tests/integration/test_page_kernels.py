@@ -253,6 +253,13 @@ def test_without_a_gpu_there_is_nothing_to_look_at(page: Paged, tmp_path: Path) 
         assert has_left(plain)
 
 
+def ordered(server: SimulatedServer, what: str) -> None:
+    """Has all ranks do something."""
+    for rank in server.pids:
+        server.order(rank, what)
+    until(lambda: all(server.does(rank) == what for rank in server.pids))
+
+
 def test_one_window_at_a_time_and_detaching_ends_it(
     page: Paged, server: SimulatedServer, traced: str
 ) -> None:
@@ -260,8 +267,10 @@ def test_one_window_at_a_time_and_detaching_ends_it(
     asked(page, traced, LONG)
     assert "one at a time" in refused(page, traced)
     until_stage(page, traced, "open")
+    ordered(server, "pause")  # no cycle ends the window meanwhile
     assert "one at a time" in refused(page, traced)
     leave(page, traced)
+    ordered(server, "decode")
     found = until_stage(page, traced, "done", "refused")
     assert (found["stage"], found["cycles"]) == ("refused", LONG)
     assert "Tracing was ended before the window was over" in found["why"]
@@ -378,3 +387,16 @@ def test_a_page_that_is_shared_opens_no_window(server: SimulatedServer) -> None:
         ]
     assert [answer.status_code for answer in asked_for] == [403, 404]
     assert has_left(server)
+
+
+def test_the_page_of_attach_looks_at_kernels_too(server: SimulatedServer) -> None:
+    """Of the server that the command traces; Ctrl-C leaves it as it was."""
+    with paged("attach", str(server.pid), "--port", "0") as shown:
+        (run,) = until(shown.runs)
+        wait_for(shown, run["run"], 5)
+        asked(shown, run["run"], CYCLES)
+        assert until_stage(shown, run["run"], "done", "refused")["stage"] == "done"
+        [look] = shown.get(f"/api/runs/{run['run']}/looks")["looks"]
+        assert set(look["cycles_seen"]) == {"TP0", "TP1"}
+    assert has_left(server)
+    assert left_of(server.pids.values()) == []

@@ -167,7 +167,7 @@ def test_users_classes_are_in_the_recording(tmp_path: Path) -> None:
     assert {row[8] for row in kernels[1] if row[7] == GEMM} == {"lm_head"}
     assert "lm_head" in {one.kernel_class for one in look.kernels}
     with spectrace.open(path) as recorded:
-        assert set(recorded.kernels["class"].to_pylist()) == {
+        assert set(recorded.kernel_names["class"].to_pylist()) == {
             *("lm_head", "attention", "communication", "copy")
         }
 

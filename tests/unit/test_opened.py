@@ -81,6 +81,7 @@ def test_a_recording_opens_as_arrow_tables(file: Path) -> None:
         "spans": len(SPANS),
         "looks": 1,
         "kernels": KERNELS * RANKS,
+        "kernel_names": 3,
     }
     assert tables["kernels"]["start_ns"].to_pylist() == [row[4] for row in rows_of(LOOK.kernels)]
     assert msgspec.json.decode(tables["looks"]["json"][0].as_py(), type=KernelLook) == LOOK.look

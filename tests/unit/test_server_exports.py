@@ -22,23 +22,27 @@ from spectrace.server.run import PageServer
 from spectrace.server.token import Token
 from spectrace.store.extract import Extract
 from spectrace.store.formats import file_formats
+from spectrace.store.recording import open_recording
 from spectrace.store.source import Cut
 from spectrace.store.store import CycleStore
 from tests.helpers.command import TIMEOUT_S, run
+from tests.helpers.looked import rows_of, seen_at
 from tests.helpers.recorded import CYCLE_NS, T0_NS, cycle_of, run_of
 
 RUN = run_of().run_id
 COUNT = 60
+LOOK = seen_at({number: cycle_of(number).start_ns for number in range(25, 35)}, ["TP0", "TP1"])
 NAME = "node-20231114-221320"  # T0_NS is 1,700,000,000 s, 22:13:20 UTC on that day
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CycleStore]:
-    """A run of 60 cycles on two ranks."""
+    """A run of 60 cycles on two ranks, at ten of which somebody looked."""
     directory = tmp_path_factory.mktemp("exports") / "store"
     with closing(CycleStore(directory, retain_s=1e9, max_bytes=10**9)) as kept:
         kept.put_run(run_of())
         kept.add(cycle_of(number, ranks=2) for number in range(COUNT))
+        kept.add_look(RUN, LOOK)
         yield kept
 
 
@@ -101,6 +105,19 @@ def test_a_stretch_of_time_is_saved_alone(url: str, tmp_path: Path) -> None:
         assert [cycle.number for cycle in extract.cycles()] == list(range(20, 30))
 
 
+def test_kernels_are_saved_with_their_cycles(url: str, tmp_path: Path) -> None:
+    """Of a look at cycles 25 to 34 those of 25 to 29, where the stretch ends with cycle 29."""
+    last_ns = T0_NS + 30 * CYCLE_NS
+    _, content = saved(url, {"format": "spectrace", "to_ns": str(last_ns)})
+    (tmp_path / "part").write_bytes(content)
+    with closing(open_recording(tmp_path / "part")) as recording:
+        assert recording.looks(RUN) == [LOOK.look]
+        found = [rows_of(recording.kernels(RUN, "", number)) for number in range(30)]
+    every = rows_of(LOOK.kernels)
+    assert found == [[row for row in every if row[2] == number] for number in range(30)]
+    assert [len(rows) for rows in found] == [0] * 25 + [8] * 5
+
+
 def test_another_format_is_what_the_command_writes(
     url: str, store: CycleStore, tmp_path: Path
 ) -> None:
@@ -125,7 +142,9 @@ def test_a_folder_is_saved_as_one_file(url: str) -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
         cycles = archive.read(f"{NAME}.csv/cycles.csv").decode().splitlines()
+        kernels = archive.read(f"{NAME}.csv/kernels.csv").decode().splitlines()
     assert len(cycles) == 1 + COUNT
+    assert len(kernels) == 1 + len(rows_of(LOOK.kernels))
 
 
 def test_every_format_can_be_asked_for(url: str) -> None:

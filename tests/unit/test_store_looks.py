@@ -19,6 +19,7 @@ from spectrace.errors import SpectraceError
 from spectrace.kernels import KernelLook, Seen
 from spectrace.model import Cycle
 from spectrace.store import database as database_module
+from spectrace.store import look_writing
 from spectrace.store import store as store_module
 from spectrace.store.extract import Extract
 from spectrace.store.look_writing import LookWriting
@@ -33,9 +34,14 @@ RANKS = ("TP1", "TP0", "TP2")  # in the order in which they stand in a cycle
 GROUPS = ("", "DP1")
 NUMBERS = (0, 1, 2)
 COLUMNS = (  # of the table, as those of a row
-    *("rank", "group_name", "number", "phase", "start_ns", "end_ns"),
-    *("stream", "name", "class", "graph"),
+    *("look", "rank", "group_name", "number", "phase", "start_ns", "end_ns", "stream"),
 )
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """So many kernels are written at a time."""
+    for module in (database_module, look_writing):
+        monkeypatch.setattr(module, "KERNEL_ROWS", rows)
 
 
 def start_ns(number: int) -> int:
@@ -87,6 +93,18 @@ def check(source: CycleSource, looks: Sequence[KernelLook], added: Sequence[Sequ
                 assert set(one.name.tolist()) == set(range(len(one.names)))
 
 
+def table_of(extract: Extract) -> list[tuple[Any, ...]]:
+    """The rows of the table of kernels, each with the place of its look before it."""
+    named = {
+        (row["look"], row["place"]): (row["name"], row["class"])
+        for row in extract.table("kernel_names").read_all().to_pylist()
+    }
+    return [
+        (*map(row.get, COLUMNS), *named[row["look"], row["kernel"]], row["graph"])
+        for row in extract.table("kernels").read_all().to_pylist()
+    ]
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.lists(rows(RANKS, GROUPS, NUMBERS), max_size=3))
 def test_whatever_was_seen_is_read_back_live_saved_cut_and_left_behind(
@@ -112,11 +130,8 @@ def test_whatever_was_seen_is_read_back_live_saved_cut_and_left_behind(
             with closing(open_recording(path)) as recording:
                 check(recording, looks, added)
             with closing(Extract(path)) as extract:
-                table = extract.table("kernels").read_all()
-                assert extract.rows("kernels") == table.num_rows
-                every = [
-                    tuple(row[column] for column in ("look", *COLUMNS)) for row in table.to_pylist()
-                ]
+                every = table_of(extract)
+                assert extract.rows("kernels") == len(every)
             assert sorted(every) == sorted(
                 (place, *row) for place, some in enumerate(added) for row in some
             )
@@ -128,7 +143,7 @@ def test_many_kernels_go_in_and_are_cut_out_a_part_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """400 of 100 cycles, 7 at a time: none is missing, and none is there twice."""
-    monkeypatch.setattr(database_module, "KERNEL_ROWS", 7)
+    at_once(monkeypatch, 7)
     every = seen(0, 99)
     with open_store(tmp_path / "store") as store:
         store.put_run(run_of())
@@ -144,17 +159,20 @@ def test_many_kernels_go_in_and_are_cut_out_a_part_at_a_time(
 
 
 def test_names_of_any_length_go_in(tmp_path: Path) -> None:
-    """A kernel of 100,000 characters beside a short one."""
-    name = "void " + "cutlass::" * 11_111
-    look = look_of(start_ns(0), start_ns(1))
+    """More than a thousand of them, the longest of 100,000 characters."""
+    texts = ["void " + "cutlass::" * (11_111 // (n + 1)) + f"<{n}>" for n in range(1_234)]
     some: list[Row] = [
         ("TP0", "", 0, "draft", start_ns(0) + n, start_ns(0) + n + 1, 7, text, "matmul", 0)
-        for n, text in enumerate((name, "nvjet", name))
+        for n, text in enumerate([*texts, *texts])
     ]
-    with open_store(tmp_path) as store:
+    with open_store(tmp_path / "store") as store:
+        store.put_run(run_of())
         store.add([cycle_of(0)])
-        store.add_look(RUN_A, seen_of_rows(look, some))
+        store.add_look(RUN_A, seen_of_rows(look_of(start_ns(0), start_ns(1)), some))
         assert of_cycle(store, 0) == some
+        store.save(tmp_path / "saved.spectrace")
+    with closing(open_recording(tmp_path / "saved.spectrace")) as recording:
+        assert of_cycle(recording, 0) == some
 
 
 def test_a_name_that_is_no_unicode_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
@@ -269,7 +287,7 @@ def test_the_store_writes_cycles_while_kernels_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cycle that is added while one part is written is stored before the next part is."""
-    monkeypatch.setattr(database_module, "KERNEL_ROWS", 10)
+    at_once(monkeypatch, 10)
     monkeypatch.setattr(store_module, "_FLUSH_CYCLES", 1)
     stored: list[int] = []
     with open_store(tmp_path) as store:
@@ -283,14 +301,14 @@ def test_the_store_writes_cycles_while_kernels_come(
         monkeypatch.setattr(store._writer, "write_look", adding)
         store.add(map(cycle_of, range(10)))
         store.add_look(RUN_A, seen(0, 9))
-    assert stored == list(range(10, 15))  # before each of four parts of ten, and the look
+    assert stored == list(range(10, 16))  # before names, four parts of ten kernels, and the look
 
 
 def test_a_look_that_cannot_be_written_is_told_and_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though some of its kernels were; the next one is, and cycles are as ever."""
-    monkeypatch.setattr(database_module, "KERNEL_ROWS", 10)
+    at_once(monkeypatch, 10)
     written: list[int] = []
     with open_store(tmp_path / "store") as store:
         store.put_run(run_of())
@@ -382,7 +400,7 @@ def with_look(tmp_path: Path) -> Path:
 def test_an_older_file_is_read_and_has_no_looks(tmp_path: Path) -> None:
     """One of version 4 lacks the tables; a file of this version without them is none of ours."""
     path = with_look(tmp_path)
-    for table in ("kernels", "looks"):
+    for table in ("kernel_names", "kernels", "looks"):
         duckdb.connect(str(path)).execute(f"DROP TABLE {table}").close()
         with pytest.raises(SpectraceError, match="not those of spectrace"):
             open_recording(path)
@@ -399,7 +417,10 @@ def test_a_look_at_cycles_of_an_older_slice_is_kept(tmp_path: Path) -> None:
     """A store of version 4 goes on in this one."""
     old = with_look(tmp_path)
     with duckdb.connect(str(old)) as database:
-        database.execute("DROP TABLE kernels; DROP TABLE looks; UPDATE format SET version = 4")
+        database.execute(
+            "DROP TABLE kernel_names; DROP TABLE kernels; DROP TABLE looks; "
+            "UPDATE format SET version = 4"
+        )
     (tmp_path / "store").mkdir()
     old.rename(tmp_path / "store" / "slice-00000000.duckdb")
     with open_store(tmp_path / "store") as store:
@@ -410,13 +431,23 @@ def test_a_look_at_cycles_of_an_older_slice_is_kept(tmp_path: Path) -> None:
         assert of_cycle(recording, 4) == expected_of(seen(3, 5), 4)
 
 
+def read_all(path: Path) -> None:
+    """Reads every look and every kernel of a recording of ten cycles."""
+    with closing(open_recording(path)) as recording:
+        recording.looks(RUN_A)
+        for number in range(10):
+            of_cycle(recording, number)
+
+
 DAMAGED = {
     "a look that is no JSON": "UPDATE looks SET json = '{'",
     "a look without fields": "UPDATE looks SET json = '{}'",
     "a look from nowhere": "UPDATE looks SET json = replace(json, 'window', 'dream')",
     "a look that nests too deep": "UPDATE looks SET json = repeat('[', 100000)",
     "a look without a time": "UPDATE looks SET start_ns = NULL",
-    "a kernel without a name": "UPDATE kernels SET name = NULL WHERE number = 5",
+    "a kernel without a begin": "UPDATE kernels SET start_ns = NULL WHERE number = 5",
+    "a name that is NULL": "UPDATE kernel_names SET name = NULL WHERE place = 1",
+    "a kernel without a name": "DELETE FROM kernel_names WHERE place = 1",
     "a text for a stream": "ALTER TABLE kernels ALTER stream TYPE VARCHAR",
     "kernels without a column": "ALTER TABLE kernels DROP COLUMN graph",
     "a view for a table": "DROP TABLE kernels; CREATE VIEW kernels AS SELECT 1 AS look",
@@ -429,11 +460,8 @@ def test_damaged_looks_are_told_in_a_sentence(tmp_path: Path, kind: str) -> None
     path = with_look(tmp_path)
     with duckdb.connect(str(path)) as database:
         database.execute(DAMAGED[kind])
-    with (
-        pytest.raises(SpectraceError, match=r"run\.spectrace .*damaged") as refused,
-        closing(open_recording(path)) as recording,
-    ):
-        recording.looks(RUN_A)
+    with pytest.raises(SpectraceError, match=r"run\.spectrace .*damaged") as refused:
+        read_all(path)
     assert "\n" not in str(refused.value)
 
 
@@ -445,10 +473,7 @@ def test_flipped_bytes_among_kernels_are_damage_or_do_not_matter(tmp_path: Path)
     for at in range(3 * 4096 + 8_000, len(sound), 16_384):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 0xFF]) + sound[at + 1 :])
         try:
-            with closing(open_recording(path)) as recording:
-                recording.looks(RUN_A)
-                for number in range(10):
-                    of_cycle(recording, number)
+            read_all(path)
         except SpectraceError as error:
             assert "damaged" in str(error) or "does not fit" in str(error), str(error)  # noqa: PT017
             refused += 1
