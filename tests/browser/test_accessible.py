@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.helpers.accessible import AXE, faults
 from tests.helpers.founding_story import recording
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, window
 from tests.helpers.recorded import run_of
 
 pytestmark = pytest.mark.beside_others
-
-AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-SERIOUS = {"serious", "critical"}
-# What slides in has arrived.
-SETTLED = """() => new Promise(done => setTimeout(done, 100)).then(() => Promise.allSettled(
-    document.getAnimations()
-        .filter(one => one.effect.getComputedTiming().endTime !== Infinity)
-        .map(one => one.finished)
-))"""
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +22,6 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
     path = recording(tmp_path_factory.mktemp("accessible") / "run.spectrace")
     with paged("view", str(path), "--port", "0") as it:
         yield it
-
-
-def faults(page: Page) -> list[str]:
-    """What axe-core finds that keeps somebody from using what is on the page now."""
-    page.evaluate(SETTLED)
-    found: dict[str, Any] = page.evaluate("rules => axe.run(document, rules)", RULES)
-    assert len(found["passes"]) > 10, "axe-core looked at nothing"
-    return [
-        f"{violation['id']}: {node['target']}: {node['failureSummary']}"
-        for violation in found["violations"]
-        if violation["impact"] in SERIOUS
-        for node in violation["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.test_accessible import AXE, faults
 from tests.browser.test_save_dialog import PADDING
+from tests.helpers.accessible import AXE, faults
 from tests.helpers.page import SERVE, Paged, paged, window
 from tests.helpers.simulated_server import SimulatedServer
 

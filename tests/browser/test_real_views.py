@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from examples.sglang_cpu.load import Answer, generate
-from tests.browser.test_accessible import AXE, faults
 from tests.conftest import Served
+from tests.helpers.accessible import AXE, faults
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, paged, until, window
 
 REQUESTS = 12

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Page, expect
 from examples.simulated_gpu.demo import running
 from examples.simulated_gpu.options import Options
 from spectrace.store.extract import Extract
-from tests.browser.test_accessible import AXE, faults
 from tests.browser.test_save_dialog import NAME, PADDING
+from tests.helpers.accessible import AXE, faults
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
 
 WINDOWS = [

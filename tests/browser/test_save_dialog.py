@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from spectrace.store.extract import Extract
-from tests.browser.test_accessible import AXE, faults
+from tests.helpers.accessible import AXE, faults
 from tests.helpers.founding_story import recording
 from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged
 from tests.helpers.recorded import run_of

@@ -10,6 +10,7 @@ import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { keep, kernels, look, looks } from "./kernel-answers.mjs";
 import {
   barCycles,
   compare,
@@ -32,6 +33,9 @@ const TYPES = {
 };
 const KEPT = 5000;
 const MODES = ["off", "host", "device", "sync"];
+const MOST_LOOKED_AT = 1000;
+/** The look that is there from the start: it began so many cycles ago. */
+const LOOK = { ago: 60, cycles: 20 };
 /** A wish holds from so many cycles later on. */
 const AHEAD = 50;
 const NO_RUN = { detail: "Nothing of this run is here." };
@@ -54,6 +58,27 @@ const SCENARIOS = {
   // The device has lanes of its own: the host runs ahead of it, and waits for the cycle before.
   device: { ...BASE, mode: "device", verifyMs: 26 },
   eightdevices: { ...BASE, mode: "device", ranks: 8, batch: 3, padded: 4, verifyMs: 26 },
+  // No way to look at kernels; one that turns out to be closed; and two looks that are stored.
+  nokernels: {
+    ...BASE,
+    mode: "device",
+    verifyMs: 26,
+    prospect: {
+      open: false,
+      why: "The server has CUDA 12, and CUPTI's records are those of CUDA 13.",
+      mend: "Use a server with a torch built for CUDA 13, or SGLang's own profiler and `spectrace import`.",
+    },
+  },
+  refusedlook: {
+    ...BASE,
+    mode: "device",
+    verifyMs: 26,
+    refused: {
+      why: "TP0: another tool uses CUPTI in this server.",
+      mend: "End that tool, or restart the server without it, and ask again.",
+    },
+  },
+  looked: { ...BASE, mode: "device", ranks: 2, verifyMs: 26, looks: 2 },
   // As fast as they get: --rate 90.
   eightfast: { ...BASE, mode: "device", ranks: 8, batch: 2 },
   // The same with lanes that are incomplete or missing.
@@ -123,6 +148,8 @@ class SimulatedRun {
     this.wish = { mode: scenario.mode, from: 0 };
     this.mode = scenario.mode;
     this.traced = true;
+    this.looking = null;
+    this.looks = [];
     this.endNs = BigInt(Date.now()) * 1_000_000n;
     // By rank: when its device has done all that it was given, in ns from `zero`.
     this.zero = this.endNs;
@@ -321,6 +348,8 @@ class SimulatedRun {
         first_n: this.cycles[0]?.n ?? null,
         last_n: last?.n ?? null,
       },
+      looking: this.looking,
+      looks: this.looks.length,
     };
   }
 }
@@ -333,6 +362,9 @@ for (const run of runs) {
     const began = run.endNs;
     run.next();
     run.endNs = began + BigInt(Math.round(1e9 / Number(options.rate)));
+  }
+  for (let place = scenario.looks ?? 0; place > 0; place -= 1) {
+    keep(run, run.n - place * LOOK.ago, LOOK.cycles);
   }
 }
 
@@ -366,11 +398,12 @@ if (!(scenario.state || scenario.none)) {
     }
   }, 100);
 }
-setInterval(() => {
+function sendState() {
   for (const response of listeners) {
     send(response, "state", state());
   }
-}, 500);
+}
+setInterval(sendState, 500);
 
 function json(response, status, body) {
   response.writeHead(status, { "content-type": "application/json" });
@@ -382,7 +415,10 @@ async function bodyOf(request) {
   if (request.headers["content-type"]?.split(";")[0] !== "application/json") {
     return null;
   }
-  const chunks = await Array.fromAsync(request);
+  const chunks = [];
+  for await (const chunk of request) {
+    chunks.push(chunk);
+  }
   try {
     return JSON.parse(Buffer.concat(chunks).toString() || "{}");
   } catch {
@@ -412,6 +448,18 @@ async function control(run, wish, request, response) {
   json(response, 200, { switches: [{ ranks, from_cycle: run.n + AHEAD }] });
 }
 
+/** A look at kernels. */
+async function lookAtKernels(run, request, response) {
+  const body = await bodyOf(request);
+  const cycles = body?.cycles;
+  if (!(Number.isInteger(cycles) && cycles >= 1 && cycles <= MOST_LOOKED_AT)) {
+    json(response, 400, { detail: `Say {"cycles": …} with 1 to ${MOST_LOOKED_AT}.` });
+    return;
+  }
+  const why = look(run, cycles, { refused: scenario.refused, changed: sendState });
+  json(response, why === null ? 202 : 409, why === null ? {} : { detail: why });
+}
+
 function cyclesOf(run, number, query, response) {
   const found = run.cycles.find((cycle) => cycle.n === Number(number));
   if (number && !found) {
@@ -428,6 +476,8 @@ function cyclesOf(run, number, query, response) {
 
 /** What is stored of a run, by the rest of the path. */
 const STORED = {
+  looks,
+  "kernels/prospect": () => scenario.prospect ?? { open: true },
   overview,
   distribution,
   "distribution/cycles": barCycles,
@@ -437,7 +487,11 @@ const STORED = {
 
 function ofRun(run, path, query, response) {
   const [, number] = /^cycles(?:\/(\d+))?$/.exec(path) ?? [];
-  if (path.startsWith("cycles")) {
+  const [, looked] = /^cycles\/(\d+)\/kernels$/.exec(path) ?? [];
+  if (looked) {
+    const found = kernels(run, Number(looked));
+    json(response, found === null ? 404 : 200, found ?? { detail: "Not found" });
+  } else if (path.startsWith("cycles")) {
     cyclesOf(run, number, query, response);
   } else if (path === "report") {
     json(response, 404, { detail: "The simulated server has no analysis: open a recording." });
@@ -494,6 +548,8 @@ function api(request, response, { pathname, searchParams: query }) {
     live(request, response);
   } else if (run && request.method === "POST" && ["timing", "detach"].includes(path)) {
     void control(run, path, request, response);
+  } else if (run && request.method === "POST" && path === "kernels") {
+    void lookAtKernels(run, request, response);
   } else if (run) {
     ofRun(run, path, query, response);
   } else if (id || pathname in OF_ALL) {

@@ -3,6 +3,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import { startAsking } from "./asking.ts";
+import { startLookingAtKernels } from "./kernels.ts";
 import { formatHash, parseHash } from "./lib/hash.ts";
 import { customProperties } from "./lib/tokens.ts";
 import { startLooking } from "./looking.ts";
@@ -12,8 +13,10 @@ import { start } from "./stream.ts";
 import "./styles.css";
 import "./dialog.css";
 import "./stored.css";
+import "./kernels.css";
 import { App } from "./views/App.tsx";
 import { startOverseeing } from "./views/timeline/far.ts";
+import { startWantingKernels } from "./views/waterfall/wanting.ts";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const followSystem = () => {
@@ -65,4 +68,6 @@ start();
 startAsking();
 startLooking();
 startOverseeing();
+startLookingAtKernels();
+startWantingKernels();
 startFollowingAttached();

@@ -15,8 +15,8 @@ export interface Stretch {
 }
 
 export const overview = new Question<Stretch, Overview>({
-  key: (want) => pathOf(want),
-  path: (want) => pathOf(want),
+  key: (want) => overviewPath(want),
+  path: (want) => overviewPath(want),
   decode: decodeOverview,
 });
 
@@ -26,7 +26,8 @@ export function overviewOf(run: string, group: string): Overview | null {
   return had?.want.run === run && had.want.group === group ? had.value : null;
 }
 
-function pathOf({ run, group, fromMs, toMs, columns }: Stretch): string {
+/** Where a stretch is asked for. */
+export function overviewPath({ run, group, fromMs, toMs, columns }: Stretch): string {
   const query = new URLSearchParams({ columns: String(columns) });
   if (group !== "") {
     query.set("group", group);

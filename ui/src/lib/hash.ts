@@ -6,9 +6,17 @@ import type { Theme } from "./tokens.ts";
 import { parseMs } from "./verdict.ts";
 
 /** What fills the page below its header. */
-export type Tab = "live" | "distribution" | "requests" | "verdict" | "timing" | "runs";
+export type Tab = "live" | "distribution" | "requests" | "verdict" | "timing" | "kernels" | "runs";
 
-const TABS: readonly Tab[] = ["live", "distribution", "requests", "verdict", "timing", "runs"];
+const TABS: readonly Tab[] = [
+  "live",
+  "distribution",
+  "requests",
+  "verdict",
+  "timing",
+  "kernels",
+  "runs",
+];
 
 /** How the waterfall is laid out: on one axis of time, or a row a cycle. */
 export type Layout = "time" | "rows";

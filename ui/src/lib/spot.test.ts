@@ -9,7 +9,7 @@ const PARTS = [
   ["schedule", 1],
 ] as const;
 const RANKS = ["TP0", "TP1"];
-const SHAPE = rowShape(2, 0, { parts: true, device: false });
+const SHAPE = rowShape(2, 0, { parts: true, device: false, kernels: false });
 const cycles = [1, 2, 3].map((n) =>
   cycleOf(n, { ranks: RANKS.map((rank) => rankOf(n, PARTS, { rank })) }),
 );

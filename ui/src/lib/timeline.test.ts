@@ -20,7 +20,7 @@ import {
 } from "./timeline.ts";
 import { endOf } from "./waterfall.ts";
 
-const BOTH = { parts: true, device: true };
+const BOTH = { parts: true, device: true, kernels: false };
 const GUTTER = { room: 400, named: true };
 const row = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, place) => cycleOf(from + place));

@@ -7,7 +7,9 @@ import { median } from "./summary.ts";
 import {
   type Bar,
   bars,
+  bottomOf,
   endOf,
+  kernelsBelow,
   type Lane,
   laneAt,
   type RankShape,
@@ -100,10 +102,8 @@ export function timeShape(
   { room, named }: { readonly room: number; readonly named: boolean },
 ): TimeShape {
   const name = named ? 0 : NAME;
-  const heightOf = (opened: boolean, by: number) => {
-    const { host, device } = lanesAt(0, opened, has, by);
-    return endOf(device ?? host) + name + 2 * (opened ? PAD : 0);
-  };
+  const heightOf = (opened: boolean, by: number) =>
+    bottomOf(lanesAt(0, opened, has, by)) + name + 2 * (opened ? PAD : 0);
   const others = Math.max(0, ranks - 1);
   const normal = heightOf(true, 1);
   // Where even the tallest ranks leave room the opened one takes it, up to a point.
@@ -130,7 +130,8 @@ function lanesAt(y: number, opened: boolean, has: RowParts, scale: number): Rank
   const host = scaled(laneAt(y, "host", opened, has.parts), scale);
   const below = endOf(host) + APART[opened ? "open" : "collapsed"];
   const device = has.device ? scaled(laneAt(below, "device", opened, has.parts), scale) : null;
-  return { host, device };
+  const kernels = opened && device && has.kernels ? kernelsBelow(device, scale) : null;
+  return { host, device, kernels };
 }
 
 function scaled({ y, height, partsHeight }: Lane, scale: number): Lane {

@@ -23,8 +23,8 @@ const PARTS = [
 ] as const;
 
 const alone = (cycle: Cycle) => ({ cycle, before: null });
-const BOTH = { parts: true, device: true };
-const HOST = { parts: true, device: false };
+const BOTH = { parts: true, device: true, kernels: false };
+const HOST = { parts: true, device: false, kernels: false };
 
 describe("a row", () => {
   it("has an opened rank with parts, and collapsed ones below without", () => {
@@ -40,9 +40,9 @@ describe("a row", () => {
   });
 
   it("needs no line for parts where no phase has any, and none for a device that is not timed", () => {
-    const [rank] = rowShape(1, 0, { parts: false, device: false }).ranks;
+    const [rank] = rowShape(1, 0, { parts: false, device: false, kernels: false }).ranks;
     expect([rank?.host.partsHeight, rank?.device]).toEqual([0, null]);
-    const heights = [{ parts: false, device: false }, HOST, BOTH].map(
+    const heights = [{ parts: false, device: false, kernels: false }, HOST, BOTH].map(
       (has) => rowShape(1, 0, has).height,
     );
     expect(heights).toEqual(heights.toSorted((one, other) => one - other));

@@ -7,6 +7,9 @@ import type { Cycle } from "./wire.ts";
 const HEADER = 24;
 const OPEN = 18;
 const PARTS = 14;
+/** Below the device lane of an opened rank: its kernels. */
+const KERNELS = 14;
+const KERNELS_APART = 2;
 const COLLAPSED: Readonly<Record<LaneName, number>> = { host: 11, device: 14 };
 /** Between the two lanes of an opened rank, and of a collapsed one. */
 const LANES_APART = 6;
@@ -33,6 +36,14 @@ export interface Lane {
 export interface RankShape {
   readonly host: Lane;
   readonly device: Lane | null;
+  /** The line below the device lane; null where there is none. */
+  readonly kernels: Line | null;
+}
+
+/** A line without names of its own. */
+export interface Line {
+  readonly y: number;
+  readonly height: number;
 }
 
 /** The measures that all rows share. */
@@ -48,6 +59,8 @@ export interface RowParts {
   readonly parts: boolean;
   /** Some cycle has a device lane. */
   readonly device: boolean;
+  /** The kernels of some cycle were seen. */
+  readonly kernels: boolean;
 }
 
 /** A stretch in px, x from the left of the plot, y from the top of the row. */
@@ -85,8 +98,10 @@ export function rowShape(ranks: number, open: number, has: RowParts): RowShape {
     y = endOf(host);
     const below = y + (opened ? LANES_APART : COLLAPSED_APART);
     const device = has.device ? laneAt(below, "device", opened, has.parts) : null;
-    y = (device ? endOf(device) : y) + BETWEEN;
-    shapes.push({ host, device });
+    const kernels = opened && device && has.kernels ? kernelsBelow(device) : null;
+    const rank = { host, device, kernels };
+    shapes.push(rank);
+    y = bottomOf(rank) + BETWEEN;
   }
   return { height: y - BETWEEN + PAD, headerHeight: HEADER, ranks: shapes };
 }
@@ -94,6 +109,16 @@ export function rowShape(ranks: number, open: number, has: RowParts): RowShape {
 /** From the top of the row to the end of a lane. */
 export function endOf(lane: Lane): number {
   return lane.partsY + lane.partsHeight;
+}
+
+/** From the top of the row to the end of a rank. */
+export function bottomOf({ host, device, kernels }: RankShape): number {
+  return kernels ? kernels.y + kernels.height : endOf(device ?? host);
+}
+
+/** The line of kernels below a lane, `scale` times as high as usual. */
+export function kernelsBelow(device: Lane, scale = 1): Line {
+  return { y: endOf(device) + KERNELS_APART, height: Math.round(KERNELS * scale) };
 }
 
 /** A lane at a height; an opened one has room for parts below it. */

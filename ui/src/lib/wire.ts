@@ -142,6 +142,18 @@ export interface Skipped {
   readonly output_tokens: number;
 }
 
+/** A look at kernels that goes on, or the last one. */
+export interface Looking {
+  /** One of asked, open, reading, done, refused. */
+  readonly stage: string;
+  /** How many were asked for. */
+  readonly cycles: number;
+  /** Why there was none, a sentence; empty but where it was refused. */
+  readonly why: string;
+  /** What to do about it. */
+  readonly mend: string;
+}
+
 /** One server, from its start to its end. */
 export interface RunState {
   readonly run: string;
@@ -183,6 +195,10 @@ export interface RunState {
   };
   /** The one that goes on, or the last; null where there was none. */
   readonly recording: Recording | null;
+  /** Null before there was any. */
+  readonly looking: Looking | null;
+  /** How many looks at kernels are stored. */
+  readonly looks: number;
 }
 
 /** Spans that were sent to the server and are not stored. */
@@ -370,6 +386,21 @@ function decodeRun(value: unknown): RunState {
       last_n: maybeNumber(stored, "last_n"),
     },
     recording: decodeRecording(run["recording"]),
+    looking: decodeLooking(run["looking"]),
+    looks: number(run, "looks", 0),
+  };
+}
+
+function decodeLooking(value: unknown): Looking | null {
+  if (value === null || value === undefined) {
+    return null;
+  }
+  const looking = object(value, "looking");
+  return {
+    stage: text(looking, "stage"),
+    cycles: number(looking, "cycles", 0),
+    why: text(looking, "why", ""),
+    mend: text(looking, "mend", ""),
   };
 }
 

@@ -21,12 +21,14 @@ import { Footer } from "./Footer.tsx";
 import { Header } from "./Header.tsx";
 import { Help, helping } from "./Help.tsx";
 import { LiveControl } from "./LiveControl.tsx";
+import { LookAtKernels } from "./LookAtKernels.tsx";
 import { Notices } from "./Notices.tsx";
 import { Save, SaveButton } from "./Save.tsx";
 import { focusSearch } from "./Search.tsx";
 import { Servers } from "./Servers.tsx";
 import { Strip } from "./Strip.tsx";
 import { Distribution } from "./stored/Distribution.tsx";
+import { Kernels } from "./stored/Kernels.tsx";
 import { Runs } from "./stored/Runs.tsx";
 import { Served } from "./stored/Served.tsx";
 import { Timing } from "./stored/Timing.tsx";
@@ -80,6 +82,7 @@ export function App() {
       <Help />
       <Save />
       <Servers />
+      <LookAtKernels />
     </div>
   );
 }
@@ -96,6 +99,8 @@ function View() {
       return <Distribution />;
     case "requests":
       return <Served />;
+    case "kernels":
+      return <Kernels />;
     case "runs":
       return <Runs />;
     case "timing":

@@ -51,7 +51,7 @@ function Answer(props: { readonly shown: Figures; readonly times: CycleTimes | n
               name="cycle time"
               about="How long a cycle takes, from its start to the start of the next one or to the first idle call, on the first rank. Half of the cycles take at most p50, 95 % at most p95, 99 % at most p99."
               value={percentiles(times)}
-              wraps
+              wraps={true}
             />
           </dl>
           <dl class="facts">

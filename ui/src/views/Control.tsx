@@ -14,6 +14,7 @@ import { whole } from "../lib/format.ts";
 import type { RunState } from "../lib/wire.ts";
 import { server } from "../state.ts";
 import { wished } from "../wishing.ts";
+import { LookButton } from "./LookAtKernels.tsx";
 
 /** Whether the dialog is open: it stays to say what came of a wish, also where nothing can be asked. */
 export const controlOpen = signal(false);
@@ -190,6 +191,12 @@ function Form(props: {
           {refused}
         </p>
       )}
+      <hr />
+      <p class="soft">
+        Of which kernels each phase is made is seen in some cycles, if their server lets them be
+        looked at. That asks first.
+      </p>
+      {!over && <LookButton current={current} onClick={close} />}
       <hr />
       <p class="soft">
         Ending takes the probe out and puts every function back; where another spectrace reads it,

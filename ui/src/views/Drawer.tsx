@@ -11,6 +11,7 @@ import { cycles, openRank, select, selectedCycle } from "../state.ts";
 import { Term } from "./Card.tsx";
 import { Copy, CopyLink } from "./Copy.tsx";
 import { Dots } from "./Dots.tsx";
+import { MadeOf } from "./MadeOf.tsx";
 import { Measured } from "./Measured.tsx";
 import { Phases } from "./Phases.tsx";
 import { RequestLink } from "./stored/RequestLink.tsx";
@@ -37,6 +38,7 @@ export function Drawer() {
       <Gain cycle={cycle} />
       <Start key={`${cycle.group} ${cycle.n}`} cycle={cycle} />
       <Phases cycle={cycle} />
+      <MadeOf cycle={cycle} />
       {cycle.ranks.length > 1 && <Ranks cycle={cycle} />}
       <Requests key={cycle.n} cycle={cycle} />
     </aside>

@@ -23,6 +23,7 @@ const TIME: Lines = [
   [["M"], "a mark at the pointer or at the selected cycle; there again takes it away"],
   [["Enter"], "select the newest cycle in view, or the one of the phase"],
   [["[", "]"], "phases of a cycle, one after the other"],
+  [[",", "."], "kernels, where a look has seen them, beginning with those of the phase"],
   [["J", "K"], "ranks"],
   [["L"], "the other lane"],
 ];
@@ -38,6 +39,7 @@ const ROWS: Lines = [
   [["W", "S"], "zoom in and out"],
   [["A", "D"], "move to the left and right"],
   [["F"], "fit"],
+  [[",", "."], "kernels, where a look has seen them"],
   [["J", "K"], "ranks"],
   [["L"], "the other lane"],
   [["Enter"], "details"],

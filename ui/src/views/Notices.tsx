@@ -15,6 +15,7 @@ import {
   unknownRun,
 } from "../state.ts";
 import { connect } from "../stream.ts";
+import { LookNotice } from "./LookAtKernels.tsx";
 
 const MOST_OF_NAME = 40;
 
@@ -40,6 +41,7 @@ export function Notices() {
         </Notice>
       )}
       {current && !end && current.message && <Notice>{current.message}</Notice>}
+      {current && <LookNotice current={current} />}
       {silent && (
         <Notice>
           <b class="bad">A rank is missing.</b> <span title={silentNames(current)}>{silent}</span>

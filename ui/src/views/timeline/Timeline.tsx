@@ -10,6 +10,8 @@ import { cycles, openRank, paused, select, selectedCycle } from "../../state.ts"
 import { Card } from "../Card.tsx";
 import { CycleTable } from "../waterfall/CycleTable.tsx";
 import { HOVER_MS, useBox, usePainting, useWheel, WHEEL } from "../waterfall/canvas.ts";
+import { KernelCard, spokenKernels } from "../waterfall/KernelCard.tsx";
+import { kernelSpot } from "../waterfall/kernelRow.ts";
 import { PhaseCard, spokenPhase } from "../waterfall/PhaseCard.tsx";
 import { Waiting } from "../waterfall/Waiting.tsx";
 import {
@@ -25,9 +27,11 @@ import {
   far,
   focus,
   focused,
+  focusedKernels,
   gutter,
   hold,
   hovered,
+  hoveredKernels,
   inBars,
   known,
   loading,
@@ -72,6 +76,8 @@ export function Timeline() {
   usePainting(canvas, scene.value, paint);
   useWheel(scroller, onWheel);
   useRevealing();
+  const under = hoveredKernels.value ?? hovered.value;
+  const kernels = hoveredKernels.value ?? (under ? null : focusedKernels.value);
   const explained = hovered.value ?? focused.value;
   const still = paused.value;
   const summed = boxes.value[0]?.column.start ?? "";
@@ -86,7 +92,7 @@ export function Timeline() {
         class="scroller"
         ref={scroller}
         role="application"
-        aria-label="Cycles on an axis of time. A and D move, W and S zoom, Enter selects a cycle, brackets go through its phases, question mark lists all keys."
+        aria-label="Cycles on an axis of time. A and D move, W and S zoom, Enter selects a cycle, brackets go through its phases, comma and full stop through its kernels, question mark lists all keys."
         // biome-ignore lint/a11y/noNoninteractiveTabindex: the waterfall is one stop of the keyboard
         tabIndex={0}
         onScroll={(event) => {
@@ -99,13 +105,16 @@ export function Timeline() {
         onPointerLeave={onLeave}
       >
         {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus; the table speaks for it */}
-        <canvas ref={canvas} class={hovered.value ? "over-bar" : ""} aria-hidden="true" />
+        <canvas ref={canvas} class={under ? "over-bar" : ""} aria-hidden="true" />
         <div style={{ height: `${Math.max(0, shape.value.height + HEAD - box.value.height)}px` }} />
       </div>
       {cycles.value.length === 0 && <Waiting />}
-      {explained ? <PhaseCard {...explained} /> : <ColumnCard />}
+      {kernels && <KernelCard {...kernels} />}
+      {!kernels && (explained ? <PhaseCard {...explained} /> : <ColumnCard />)}
       <p class="unseen" aria-live="polite">
-        {focused.value ? spokenPhase(focused.value.found) : ""}
+        {focusedKernels.value
+          ? spokenKernels(focusedKernels.value)
+          : focused.value && spokenPhase(focused.value.found)}
       </p>
       <div class="unseen">
         {far.value && <FarTable at={settled} />}
@@ -251,7 +260,7 @@ function onMove(event: PointerEvent): void {
     return;
   }
   pointer.value = at;
-  if (!(resting.value && hovered.value)) {
+  if (!(resting.value && (hovered.value || hoveredKernels.value))) {
     resting.value = false;
     rest = setTimeout(() => {
       resting.value = true;
@@ -298,6 +307,7 @@ function onLeave(): void {
 function onClick({ clientX, clientY }: PointerEvent): void {
   const rank = rankAt(clientY);
   byKeys.value = false;
+  kernelSpot.value = null;
   if (clientX < box.value.left + gutter.value) {
     openRank.value = rank ?? openRank.value;
     return;

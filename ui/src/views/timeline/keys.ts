@@ -4,9 +4,21 @@ import { EARLIER } from "../../lib/phases.ts";
 import { findSpot, moveSpot, type Spot } from "../../lib/spot.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { cycles, openRank, pause, select, selectedCycle } from "../../state.ts";
+import { KERNEL_KEYS, kernelSpot, moveKernel } from "../waterfall/kernelRow.ts";
 import { open, ranks } from "../waterfall/model.ts";
 import { showStored } from "./far.ts";
-import { byKeys, fit, focus, mark, panBy, resting, reveal, shown, zoomSteps } from "./model.ts";
+import {
+  byKeys,
+  fit,
+  focus,
+  mark,
+  panBy,
+  resting,
+  reveal,
+  shown,
+  wantedKernels,
+  zoomSteps,
+} from "./model.ts";
 
 /** The share of what is in view by which a key moves it. */
 const PAN = 0.2;
@@ -40,7 +52,7 @@ export function onTimeKey({ key, shiftKey }: KeyboardEvent, busy: boolean): bool
   if (key === "Enter") {
     return !busy && enter();
   }
-  if ((!shiftKey && moveCycle(key)) || movePhase(PHASES[key] ?? "")) {
+  if ((!shiftKey && moveCycle(key)) || movePhase(PHASES[key] ?? "") || goKernel(key)) {
     return true;
   }
   const does = DOES[key];
@@ -100,10 +112,28 @@ function movePhase(key: string): boolean {
   pause();
   resting.value = false;
   byKeys.value = true;
+  kernelSpot.value = null;
   focus.value = moved;
   openRank.value = moved.rank;
   const { t0Ms } = found.cycle;
   reveal({ start: t0Ms + found.stretch.start, end: t0Ms + found.stretch.end });
+  return true;
+}
+
+/** Goes through the kernels of a cycle, beginning with those of the phase that the keyboard is on. */
+function goKernel(key: string): boolean {
+  const by = KERNEL_KEYS[key];
+  const here = focus.value && findSpot(cycles.value, focus.value);
+  const cycle = selectedCycle.value ?? here?.cycle ?? wantedKernels.value.at(-1);
+  const phase = here && here.cycle === cycle ? here.stretch.name : null;
+  const range = by && cycle && moveKernel(cycle, open.value, phase, by);
+  if (!(range && cycle)) {
+    return false;
+  }
+  pause();
+  resting.value = false;
+  byKeys.value = true;
+  reveal({ start: cycle.t0Ms + range.start, end: cycle.t0Ms + range.end });
   return true;
 }
 

@@ -1,5 +1,6 @@
 // What the axis of time shows right now: computed from the store, the window and the pointer.
 import { computed, type Signal, signal } from "@preact/signals";
+import { lookedAt } from "../../kernels.ts";
 import type { Range } from "../../lib/axis.ts";
 import { cycleKey, cycleMs } from "../../lib/cycle.ts";
 import { withMark, withoutMark } from "../../lib/marks.ts";
@@ -36,6 +37,16 @@ import { overview, overviewOf, type Stretch } from "../../overseen.ts";
 import { find, marks, measured, spanMs, stretch } from "../../pointing.ts";
 import { clockMs, cycles, figures, pause, paused, run, selectedCycle, theme } from "../../state.ts";
 import { loadOlder } from "../../stream.ts";
+import {
+  type ExplainedKernels,
+  focusedKernelIn,
+  KERNELS_FROM,
+  type KernelRow,
+  kernelBarIn,
+  kernelRow,
+  kernelSpot,
+  type LitKernel,
+} from "../waterfall/kernelRow.ts";
 import { type Box, type Explained, open, parts, ranks } from "../waterfall/model.ts";
 import { WIDE_GUTTER } from "../waterfall/paint.ts";
 import { HEAD, type Letter, type Scene } from "./paint.ts";
@@ -83,10 +94,12 @@ export const view = computed<Range>(() => {
 });
 
 export const shape = computed(() =>
-  timeShape(ranks.value.length, Math.max(0, ranks.value.indexOf(open.value)), parts.value, {
-    room: box.value.height - HEAD,
-    named: gutter.value > 0,
-  }),
+  timeShape(
+    ranks.value.length,
+    Math.max(0, ranks.value.indexOf(open.value)),
+    { ...parts.value, kernels: wantedKernels.value.length > 0 },
+    { room: box.value.height - HEAD, named: gutter.value > 0 },
+  ),
 );
 
 /** The cycles in view, oldest first. */
@@ -101,6 +114,22 @@ export const mine = computed<readonly Cycle[]>(() =>
 
 /** Whether phases are drawn; else a column a cycle. */
 export const inBars = computed<boolean>(() => drawsBars(usual.value, view.value, plot.value));
+
+/** The cycles in view whose kernels can be seen at this zoom, and were looked at. */
+export const wantedKernels = computed<readonly Cycle[]>(() => {
+  const wide = ((usual.value ?? 0) / (view.value.end - view.value.start)) * plot.value;
+  return wide >= KERNELS_FROM ? lookedAt(mine.value) : [];
+});
+
+/** The kernels of the opened rank in view. */
+export const kernelRows = computed<readonly KernelRow[]>(() => {
+  const line = shape.value.ranks[ranks.value.indexOf(open.value)]?.kernels;
+  const { range, width } = window();
+  return wantedKernels.value.flatMap((cycle) => {
+    const own = { start: range.start - cycle.t0Ms, end: range.end - cycle.t0Ms };
+    return (line && kernelRow(cycle, open.value, line, { range: own, width })) ?? [];
+  });
+});
 
 export const bars = computed<readonly TimeBar[]>(() =>
   inBars.value ? timeBars(cycles.value, ranks.value, shape.value, window()) : [],
@@ -220,7 +249,7 @@ export function boxAtPoint(x: number): OverviewBox | null {
 
 /** The rank at a height of the window; null above the ranks and below. */
 export function rankAt(y: number): string | null {
-  const inside = y - box.value.top - HEAD + scrollTop.value;
+  const inside = rankY(y);
   const place = shape.value.rows.findIndex(({ start, end }) => inside >= start && inside < end);
   return y - box.value.top > HEAD ? (ranks.value[place] ?? null) : null;
 }
@@ -231,6 +260,50 @@ export function barAtPoint(x: number, y: number): TimeBar | null {
   const left = x - box.value.left - gutter.value;
   const bar = top > 0 && left >= 0 ? barAt(bars.value, left, top + scrollTop.value) : null;
   return bar as TimeBar | null;
+}
+
+/** The kernels below the resting pointer. */
+const hoveredKernel = computed<LitKernel | null>(() => {
+  const at = resting.value ? pointer.value : null;
+  const [x, y] = [(at?.x ?? 0) - box.value.left - gutter.value, rankY(at?.y ?? 0)];
+  const over = at && x >= 0 && at.y - box.value.top > HEAD;
+  for (const row of over ? kernelRows.value : []) {
+    const lit = kernelBarIn(row, x, y);
+    if (lit) {
+      return lit;
+    }
+  }
+  return null;
+});
+
+/** What is to be said of them. */
+export const hoveredKernels = computed<ExplainedKernels | null>(() => {
+  const at = pointer.value;
+  const lit = hoveredKernel.value;
+  return at && lit && { row: lit.row, places: lit.bar.places, x: at.x, y: at.y };
+});
+
+/** The kernel that the keyboard is on. */
+const focusedKernel = computed<LitKernel | null>(() =>
+  byKeys.value ? focusedKernelIn(kernelRows.value) : null,
+);
+
+/** What is to be said of it, at its bar. */
+export const focusedKernels = computed<ExplainedKernels | null>(() => {
+  const lit = focusedKernel.value;
+  const spot = kernelSpot.value;
+  if (!(lit && spot)) {
+    return null;
+  }
+  const { bar, row } = lit;
+  const x = box.value.left + gutter.value + Math.min(bar.x + bar.width / 2, plot.value);
+  const y = box.value.top + HEAD + row.line.y + row.line.height - scrollTop.value;
+  return { row, places: [spot.place], x, y };
+});
+
+/** A height of the window as px from the top of the first rank. */
+function rankY(y: number): number {
+  return y - box.value.top - HEAD + scrollTop.value;
 }
 
 /** The bar below the resting pointer. */
@@ -249,7 +322,8 @@ export const hovered = computed<Explained | null>(() => {
 
 /** What the keyboard is on, in words, at its bar. */
 export const focused = computed<Explained | null>(() => {
-  const what = byKeys.value && focus.value ? findSpot(cycles.value, focus.value) : null;
+  const phases = byKeys.value && kernelSpot.value === null;
+  const what = phases && focus.value ? findSpot(cycles.value, focus.value) : null;
   const bar = what && barOfFound(what);
   if (!bar) {
     return null;
@@ -294,6 +368,9 @@ export const scene = computed<Scene>(() => {
     selected: selectedCycle.value,
     hovered: hoveredBar.value,
     focused: focused.value && barOfFound(focused.value.found),
+    kernels: kernelRows.value,
+    hoveredKernel: hoveredKernel.value,
+    focusedKernel: focusedKernel.value,
     measured: measuredRange.value,
     letters: letters.value,
     found: foundKeys.value,

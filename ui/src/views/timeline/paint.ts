@@ -10,6 +10,7 @@ import { hostFill, phaseColour, type Theme } from "../../lib/tokens.ts";
 import { type RankShape, toX } from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import { CyclePen, middle, NAMED } from "../waterfall/cyclePen.ts";
+import type { KernelRow, LitKernel } from "../waterfall/kernelRow.ts";
 import { WIDE_GUTTER } from "../waterfall/paint.ts";
 import { NORMAL, type Rect, SMALL } from "../waterfall/pen.ts";
 
@@ -70,6 +71,10 @@ export interface Scene {
   readonly selected: Cycle | null;
   readonly hovered: TimeBar | null;
   readonly focused: TimeBar | null;
+  /** Of the opened rank, by cycle. */
+  readonly kernels: readonly KernelRow[];
+  readonly hoveredKernel: LitKernel | null;
+  readonly focusedKernel: LitKernel | null;
   /** UNIX ms. */
   readonly measured: Range | null;
   readonly letters: readonly Letter[];
@@ -325,6 +330,9 @@ class Painter {
       const own = seen.filter((bar) => bar.cycle === cycle);
       this.#pen.foreign(own, cycle, corner);
     }
+    for (const row of this.#scene.kernels) {
+      this.#pen.kernels(row, corner, this.#scene);
+    }
   }
 
   #nameLine(name: string, y: number): void {
@@ -487,6 +495,10 @@ class Painter {
         const y = top + device.partsY + device.partsHeight / 2 + 4;
         this.#pen.text(`clock ± ${ns(error)}`, right, y, { tone: "ink3", align: "right" });
       }
+    }
+    if (lanes.kernels) {
+      const y = top + middle(lanes.kernels);
+      this.#pen.text("kernels", right, y, { tone: "ink3", align: "right" });
     }
   }
 

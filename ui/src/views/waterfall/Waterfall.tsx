@@ -13,20 +13,25 @@ import {
   paused,
   select,
   selected,
+  selectedCycle,
   view,
   zoomed,
 } from "../../state.ts";
 import { loadOlder } from "../../stream.ts";
 import { CycleTable } from "./CycleTable.tsx";
 import { HOVER_MS, useBox, usePainting, useWheel, WHEEL } from "./canvas.ts";
+import { KernelCard, spokenKernels } from "./KernelCard.tsx";
+import { KERNEL_KEYS, kernelSpot, moveKernel } from "./kernelRow.ts";
 import {
   box,
   byKeys,
   cardAway,
   focus,
   focused,
+  focusedKernels,
   gutter,
   hovered,
+  hoveredKernels,
   inRow,
   open,
   plot,
@@ -59,6 +64,8 @@ export function Waterfall() {
   useScrolling(scroller);
   useWheel(scroller, onWheel);
   const still = paused.value;
+  const under = hoveredKernels.value ?? hovered.value;
+  const kernels = hoveredKernels.value ?? (cardAway.value || under ? null : focusedKernels.value);
   const explained = hovered.value ?? (cardAway.value ? null : focused.value);
   const rest = Math.max(0, cycles.value.length * shape.value.height + RULER - box.value.height);
   return (
@@ -81,16 +88,18 @@ export function Waterfall() {
         {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a canvas takes no focus; the table speaks for it */}
         <canvas
           ref={canvas}
-          class={hovered.value ? "over-bar" : ""}
+          class={under ? "over-bar" : ""}
           title={pointedRank.value}
           aria-hidden="true"
         />
         <div style={{ height: `${rest}px` }} />
       </div>
       {cycles.value.length === 0 && <Waiting />}
-      {explained && <PhaseCard {...explained} />}
+      {kernels ? <KernelCard {...kernels} /> : explained && <PhaseCard {...explained} />}
       <p class="unseen" aria-live="polite">
-        {focused.value ? spokenPhase(focused.value.found) : ""}
+        {focusedKernels.value
+          ? spokenKernels(focusedKernels.value)
+          : focused.value && spokenPhase(focused.value.found)}
       </p>
       <div class="unseen">
         <CycleTable
@@ -128,7 +137,7 @@ function onMove(event: PointerEvent): void {
   const at = { x: event.clientX, y: event.clientY };
   clearTimeout(resting);
   pointedRank.value = rankAt(at.x, at.y);
-  if (pointer.value && hovered.value) {
+  if (pointer.value && (hovered.value || hoveredKernels.value)) {
     pointer.value = at;
     return;
   }
@@ -151,6 +160,7 @@ function hideHover(): void {
 function onClick(event: MouseEvent): void {
   const row = rowAt(event.clientY);
   byKeys.value = false;
+  kernelSpot.value = null;
   if (row) {
     const x = event.clientX - box.value.left - gutter.value;
     const bar = barAt(row.bars, x, inRow(event.clientY, row));
@@ -190,7 +200,8 @@ function onKeyDown(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) {
     return;
   }
-  if (moveFocus(event.key, event.currentTarget as HTMLElement) || act(event.key)) {
+  const scroller = event.currentTarget as HTMLElement;
+  if (goKernel(event.key, scroller) || moveFocus(event.key, scroller) || act(event.key)) {
     event.preventDefault();
     event.stopPropagation();
   }
@@ -208,6 +219,7 @@ function moveFocus(key: string, scroller: HTMLElement): boolean {
   pause();
   hideHover();
   byKeys.value = true;
+  kernelSpot.value = null;
   cardAway.value = selected.value !== null && innerWidth <= LAID_OVER;
   focus.value = moved;
   openRank.value = moved.rank;
@@ -216,6 +228,27 @@ function moveFocus(key: string, scroller: HTMLElement): boolean {
   showFocus();
   if (selected.value && cycle) {
     choose(cycle);
+  }
+  return true;
+}
+
+/** Goes through the kernels of the cycle that the keyboard is on, beginning with its phase. */
+function goKernel(key: string, scroller: HTMLElement): boolean {
+  const by = KERNEL_KEYS[key];
+  const found = focus.value && findSpot(cycles.value, focus.value);
+  const cycle = found?.cycle ?? selectedCycle.value ?? rows.value[0]?.cycle;
+  const range = by && cycle && moveKernel(cycle, open.value, found?.stretch.name ?? null, by);
+  if (!(range && cycle)) {
+    return false;
+  }
+  pause();
+  hideHover();
+  byKeys.value = true;
+  cardAway.value = selected.value !== null && innerWidth <= LAID_OVER;
+  reveal(scroller, cycle);
+  const shown = showing(view.value, range);
+  if (shown !== view.value) {
+    zoomed.value = shown;
   }
   return true;
 }

@@ -1,12 +1,14 @@
 // Draws the parts of a cycle that all pictures of cycles share: bars, brackets, whiskers, dots.
 import { cycleTokens, gainInWords, servedRows } from "../../lib/cycle.ts";
-import { ms, whole } from "../../lib/format.ts";
+import { ms, ns, whole } from "../../lib/format.ts";
+import { type KernelBar, kernelAt, shortKernel } from "../../lib/kernels.ts";
 import { phasesOf } from "../../lib/lanes.ts";
 import { EARLIER, GAP, phaseLabel } from "../../lib/phases.ts";
 import { hostFill, phaseColour } from "../../lib/tokens.ts";
-import { type Bar, type Lane, shownRequests } from "../../lib/waterfall.ts";
+import { type Bar, type Lane, type Line, shownRequests } from "../../lib/waterfall.ts";
 import type { Cycle, RankCycle, RequestRow } from "../../lib/wire.ts";
 import { hatch } from "./hatch.ts";
+import type { KernelRow, LitKernel } from "./kernelRow.ts";
 import { Pen, SMALL } from "./pen.ts";
 
 /** Lanes of this height and more are opened, and have names in them. */
@@ -20,6 +22,10 @@ const WHISKER = 3;
 const DOT = 8;
 const MOST_DOTS = 8;
 const REQUEST_GAP = 8;
+/** A kernel that is less wide has no room for a word. */
+const WORDS_FROM = 36;
+/** What runs beside the busiest stream is this high, at the bottom. */
+const ASIDE = 4;
 
 /** A place on the canvas, in px. */
 export interface Point {
@@ -31,6 +37,12 @@ export interface Point {
 export interface Lit {
   readonly hovered: Bar | null;
   readonly focused: Bar | null;
+}
+
+/** Kernels that stand out. */
+export interface LitKernels {
+  readonly hoveredKernel: LitKernel | null;
+  readonly focusedKernel: LitKernel | null;
 }
 
 /** A pen that knows cycles. */
@@ -142,6 +154,71 @@ export class CyclePen extends Pen {
     }
   }
 
+  /**
+   * Kernels in the colour of their phase. Where several share a px they are as high as the part of
+   * it that they cover; what runs at once with the busiest stream lies over its lower edge.
+   */
+  kernels(row: KernelRow, corner: Point, lit: LitKernels): void {
+    const ctx = this.ctx;
+    const y = corner.y + row.line.y;
+    const { height } = row.line;
+    for (const aside of [false, true]) {
+      const own = row.bars.filter((bar) => bar.aside === aside);
+      this.#kernelBoxes(own, { x: corner.x, y: y + height }, aside ? ASIDE : height, lit);
+    }
+    for (const bar of row.bars) {
+      if (!bar.aside && bar.width >= WORDS_FROM) {
+        this.#kernelLabel(row, bar, corner.x + bar.x, y + height / 2 + 4);
+      }
+    }
+    const focused = lit.focusedKernel;
+    if (focused?.row === row) {
+      const { bar } = focused;
+      ctx.strokeStyle = this.colour("accent");
+      ctx.lineWidth = 2;
+      ctx.strokeRect(corner.x + bar.x - 2, y - 2, bar.width + 4, height + 4);
+    }
+  }
+
+  /** Bars that stand on a line, at most so high. */
+  #kernelBoxes(bars: readonly KernelBar[], base: Point, most: number, lit: LitKernels): void {
+    const ctx = this.ctx;
+    let phase: string | null = null;
+    for (const bar of bars) {
+      const x = base.x + bar.x;
+      const tall = Math.max(1, Math.round(bar.filled * most));
+      if (bar.aside) {
+        this.fill("bg", [x, base.y - tall - 1, bar.width, 1]);
+      }
+      // There are thousands, and a change of colour costs more than a bar.
+      if (bar.phase !== phase || bar.aside) {
+        phase = bar.phase;
+        ctx.fillStyle = phaseColour(phase, this.theme).fill;
+      }
+      const pointed = bar === lit.hoveredKernel?.bar;
+      if (pointed) {
+        ctx.globalAlpha = 0.85;
+      }
+      ctx.fillRect(x, base.y - tall, bar.width, tall);
+      if (pointed) {
+        ctx.globalAlpha = 1;
+      }
+    }
+  }
+
+  #kernelLabel({ kernels }: KernelRow, bar: KernelBar, x: number, base: number): void {
+    const { name, kernelClass, ns: time } = kernelAt(kernels, bar.places[0] ?? 0);
+    const forms = [
+      `${kernelClass} ${ns(time)}, ${shortKernel(name)}`,
+      `${kernelClass} ${ns(time)}`,
+      kernelClass,
+    ];
+    const text = forms.find((form) => this.measure(form, SMALL) + LABEL_ROOM < bar.width);
+    if (text) {
+      this.text(text, x + 5, base, { ink: phaseColour(bar.phase, this.theme).label });
+    }
+  }
+
   /** By how much the whole lane may be shifted, below its first boundary, once that can be seen. */
   whisker(rank: RankCycle, lane: Lane, y: number, xOf: (ns: number) => number): void {
     const first = phasesOf(rank, "device")[0];
@@ -215,7 +292,7 @@ export class CyclePen extends Pen {
   }
 }
 
-/** The baseline of a text in the middle of a lane. */
-export function middle(lane: Lane): number {
-  return lane.y + lane.height / 2 + 4;
+/** The baseline of a text in the middle of a lane, or of another line. */
+export function middle({ y, height }: Line): number {
+  return y + height / 2 + 4;
 }

@@ -1,10 +1,18 @@
 // What the waterfall shows right now: computed from the store, the window and the pointer.
 import { computed, type Signal, signal } from "@preact/signals";
+import { isLookedAt, lookedAt } from "../../kernels.ts";
 import { cycleKey } from "../../lib/cycle.ts";
 import { cycleBefore, hasDevice } from "../../lib/lanes.ts";
 import { barOf, type Found, findSpot, type Spot, spotOf } from "../../lib/spot.ts";
 import { modesOf } from "../../lib/timing.ts";
-import { barAt, bars, endOf, type RowParts, rowShape, visibleRows } from "../../lib/waterfall.ts";
+import {
+  barAt,
+  bars,
+  bottomOf,
+  type RowParts,
+  rowShape,
+  visibleRows,
+} from "../../lib/waterfall.ts";
 import type { Cycle } from "../../lib/wire.ts";
 import {
   cycles,
@@ -17,6 +25,15 @@ import {
   view,
   zoomBy,
 } from "../../state.ts";
+import {
+  type ExplainedKernels,
+  focusedKernelIn,
+  type KernelRow,
+  kernelBarIn,
+  kernelRow,
+  kernelSpot,
+  type LitKernel,
+} from "./kernelRow.ts";
 import { type Row, RULER, type Scene, WIDE_GUTTER } from "./paint.ts";
 
 const PHONE = 720;
@@ -67,6 +84,9 @@ const hasDeviceLane = computed<boolean>(() =>
     .some((cycle) => cycle.ranks.some((rank) => hasDevice(rank) || rank.mode === "device")),
 );
 
+/** Whether some cycle that is here was looked at: all rows are of the same shape. */
+const hasKernels = computed<boolean>(() => lookedAt(cycles.value).length > 0);
+
 /** The ranks that have lanes. */
 export const ranks = computed<readonly string[]>(() =>
   onlyOpenRank.value ? [open.value] : rankNames.value,
@@ -76,6 +96,7 @@ export const ranks = computed<readonly string[]>(() =>
 export const parts = computed<RowParts>(() => ({
   parts: hasParts.value,
   device: hasDeviceLane.value,
+  kernels: hasKernels.value,
 }));
 
 export const shape = computed(() =>
@@ -96,6 +117,7 @@ export const plot = computed<number>(() => Math.max(1, box.value.width - gutter.
 export const rows = computed<readonly Row[]>(() => {
   const all = cycles.value;
   const { height } = shape.value;
+  const line = openedLine();
   const range = visibleRows(
     scrollTop.value,
     Math.max(0, box.value.height - RULER),
@@ -106,22 +128,65 @@ export const rows = computed<readonly Row[]>(() => {
   for (let row = range.start; row < range.end; row += 1) {
     const cycle = all.at(-1 - row);
     if (cycle) {
+      const window = { range: view.value, width: plot.value };
+      const before = cycleBefore(all, all.length - 1 - row);
       shown.push({
         cycle,
         y: RULER + row * height - scrollTop.value,
-        bars: bars(
-          { cycle, before: cycleBefore(all, all.length - 1 - row) },
-          ranks.value,
-          shape.value,
-          {
-            range: view.value,
-            width: plot.value,
-          },
-        ),
+        bars: bars({ cycle, before }, ranks.value, shape.value, window),
+        kernels: line && kernelRow(cycle, open.value, line, window),
       });
     }
   }
   return shown;
+});
+
+/** Where the kernels of the opened rank lie in a row; null where there is no room for them. */
+function openedLine() {
+  return shape.value.ranks[ranks.value.indexOf(open.value)]?.kernels ?? null;
+}
+
+/** The cycles in view whose kernels are worth asking for. */
+export const wantedKernels = computed<readonly Cycle[]>(() =>
+  hasKernels.value ? rows.value.map(({ cycle }) => cycle).filter(isLookedAt) : [],
+);
+
+/** The kernels under the pointer. */
+const hoveredKernel = computed<LitKernel | null>(() => {
+  const at = pointer.value;
+  const row = at && rowAt(at.y);
+  const x = (at?.x ?? 0) - box.value.left - gutter.value;
+  return at && row?.kernels ? kernelBarIn(row.kernels, x, inRow(at.y, row)) : null;
+});
+
+/** The kernel that the keyboard is on. */
+const focusedKernel = computed<LitKernel | null>(() =>
+  byKeys.value ? focusedKernelIn(kernelRows()) : null,
+);
+
+function kernelRows(): readonly KernelRow[] {
+  return rows.value.flatMap(({ kernels }) => kernels ?? []);
+}
+
+/** What is to be said of the kernels under the pointer. */
+export const hoveredKernels = computed<ExplainedKernels | null>(() => {
+  const at = pointer.value;
+  const lit = hoveredKernel.value;
+  return at && lit && { row: lit.row, places: lit.bar.places, x: at.x, y: at.y };
+});
+
+/** The same of the one that the keyboard is on, at its bar. */
+export const focusedKernels = computed<ExplainedKernels | null>(() => {
+  const lit = focusedKernel.value;
+  const row = lit && rows.value.find(({ kernels }) => kernels === lit.row);
+  const spot = kernelSpot.value;
+  if (!(row && spot)) {
+    return null;
+  }
+  const { bar, row: within } = lit;
+  const x = box.value.left + gutter.value + Math.min(bar.x + bar.width / 2, plot.value);
+  const y = box.value.top + row.y + within.line.y + within.line.height;
+  return { row: within, places: [spot.place], x, y };
 });
 
 /** The stretch under the pointer. It is looked up anew as the rows move on below it. */
@@ -135,7 +200,8 @@ export const hovered = computed<Explained | null>(() => {
 
 /** The stretch that the keyboard is on. */
 export const focused = computed<Explained | null>(() => {
-  const found = byKeys.value && focus.value ? findSpot(cycles.value, focus.value) : null;
+  const phases = byKeys.value && kernelSpot.value === null;
+  const found = phases && focus.value ? findSpot(cycles.value, focus.value) : null;
   const row = found && rowOf(found.cycle);
   const bar = row && barOf(row.bars, found.rank.rank, found.stretch);
   if (!bar) {
@@ -166,6 +232,8 @@ export const scene = computed<Scene>(() => ({
   selected: selected.value,
   hovered: barIn(hovered.value),
   focused: barIn(focused.value),
+  hoveredKernel: hoveredKernel.value,
+  focusedKernel: focusedKernel.value,
 }));
 
 /** Zooms so that the focused phase stays in the picture. */
@@ -178,9 +246,9 @@ export function zoomAtFocus(steps: number): void {
 export function rankAt(x: number, y: number): string {
   const row = x - box.value.left < gutter.value ? rowAt(y) : null;
   const place = row
-    ? shape.value.ranks.findIndex(({ host, device }) => {
+    ? shape.value.ranks.findIndex((rank) => {
         const inside = inRow(y, row);
-        return inside >= host.y && inside < endOf(device ?? host);
+        return inside >= rank.host.y && inside < bottomOf(rank);
       })
     : -1;
   return ranks.value[place] ?? "";

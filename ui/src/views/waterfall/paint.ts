@@ -9,6 +9,7 @@ import type { Theme } from "../../lib/tokens.ts";
 import { type Bar, type Lane, type RankShape, type RowShape, toX } from "../../lib/waterfall.ts";
 import type { Cycle, RankCycle } from "../../lib/wire.ts";
 import { CyclePen, middle, NAMED, SLOT } from "./cyclePen.ts";
+import type { KernelRow, LitKernel } from "./kernelRow.ts";
 import { NORMAL, SMALL } from "./pen.ts";
 
 /** Height of the ruler above the rows. */
@@ -21,6 +22,8 @@ export interface Row {
   readonly cycle: Cycle;
   readonly y: number;
   readonly bars: readonly Bar[];
+  /** Of the opened rank; null where none were seen. */
+  readonly kernels: KernelRow | null;
 }
 
 /** Everything the picture is made of. */
@@ -40,6 +43,8 @@ export interface Scene {
   readonly selected: CycleId | null;
   readonly hovered: Bar | null;
   readonly focused: Bar | null;
+  readonly hoveredKernel: LitKernel | null;
+  readonly focusedKernel: LitKernel | null;
 }
 
 /** Draws a scene onto a canvas whose units are CSS px. */
@@ -165,6 +170,9 @@ class Painter {
       this.#pen.bar(bar, row.cycle, corner, this.#scene);
     }
     this.#pen.foreign(row.bars, row.cycle, corner);
+    if (row.kernels) {
+      this.#pen.kernels(row.kernels, corner, this.#scene);
+    }
     ctx.restore();
     this.#pen.fill("line", [0, row.y + shape.height - 1, width, 1]);
     if (this.#isSelected(row.cycle)) {
@@ -199,6 +207,10 @@ class Painter {
       const rank = cycle.ranks.find((each) => each.rank === name);
       if (lanes.device && lanes.device.height >= NAMED) {
         this.#deviceNames(rank, lanes.device, y, right);
+      }
+      if (lanes.kernels) {
+        const below = y + middle(lanes.kernels);
+        this.#pen.text("kernels", right, below, { tone: "ink3", align: "right" });
       }
     }
   }
