@@ -28,7 +28,7 @@ from spectrace.cli.run_words import (
     value,
 )
 from spectrace.cli.timing_words import label
-from spectrace.model import Lane
+from spectrace.model import Lane, Run
 
 _SHOWN_BATCHES = 12
 _SHOWN_SHARE = 0.005  # of the time: shorter gaps are in the JSON alone
@@ -71,13 +71,19 @@ def sections(found: RunReport) -> list[Section]:
     return [section for section in every if section.rows]
 
 
+def _server(run: Run) -> str:
+    """What ran and where, as far as that is known: a trace may not name its machine."""
+    where = f" on {run.host}" if run.host else ""
+    return f"{run.engine or 'not known'}{where}, process {run.server_pid}"
+
+
 def facts(found: RunReport) -> list[tuple[str, str]]:
     """What was recorded: server, settings, versions, and how much."""
     run = found.run
     kinds = ", ".join(f"{kind} {numbers.count(n)}" for kind, n in found.cycles_by_kind.items())
     left = found.left_out
     return [
-        ("server", f"{run.engine or 'not known'} on {run.host}, process {run.server_pid}"),
+        ("server", _server(run)),
         ("command", " ".join(run.command) or "not known"),
         ("ranks", ", ".join(rank.name for rank in run.ranks)),
         ("run", run.run_id),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -244,6 +245,23 @@ def test_nothing_scrolls_sideways(browser: Browser, story: Paged, view: str, wid
         assert page.evaluate("document.documentElement.scrollWidth") == width
         section = page.locator(".distribution, .served")
         assert section.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_the_bar_of_a_phone_has_room_for_its_buttons(browser: Browser, story: Paged) -> None:
+    """Paused in the past of a run that has ended, when the words are longest."""
+    with window(browser, 360, "light") as page:
+        open_page(page, story, "/#at=20~0.000~40.000")
+        bar = page.get_by_role("region", name="State")
+        expect(bar.get_by_role("button", name="Back to the newest")).to_be_visible()
+        edges = bar.locator("button, .caption").evaluate_all(
+            """all => all.map(one => {
+                const { left, right } = one.getBoundingClientRect()
+                return [left, right]
+            })"""
+        )
+        assert len(edges) == 3
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(edges))
+        assert edges[-1][1] <= 360
 
 
 def test_a_live_run_is_read_again_by_itself_but_not_often(page: Page) -> None:

@@ -152,6 +152,8 @@ def test_the_report_of_imported_traces_says_of_what_phases_are_made(tmp_path: Pa
     said("import", *traces, "-o", tmp_path / "run.spectrace")
     made = json.loads(said("report", tmp_path / "run.spectrace", "--json"))["made_of"]
     assert (made["source"], made["rank"], made["slowest"]) == ("trace", "TP1", "TP1")
+    text = said("report", tmp_path / "run.spectrace")
+    assert "server: a trace of the torch profiler, process 4242" in text  # on no named machine
     [verify] = [one for one in made["phases"] if one["phase"] == "verify.forward"]
     assert {one["kernel_class"]: one["time_ms"] for one in verify["parts"]} == pytest.approx(
         {"matmul": 1.5, "attention": 0.4, "communication": 0.25}

@@ -18,9 +18,11 @@ export function LiveControl() {
       <div class="live">
         <span class="dot ring" />
         <b>Paused</b>
-        <span class="soft">
-          {frozen.fresh > 0 ? `${whole(frozen.fresh)} new` : `at ${clock(frozen.atMs)}`}
-        </span>
+        {frozen.fresh > 0 ? (
+          <span class="soft">{whole(frozen.fresh)} new</span>
+        ) : (
+          <span class="soft roomy">at {clock(frozen.atMs)}</span>
+        )}
         <button type="button" class="button primary" onClick={resume}>
           {ended ? "Back to the newest" : "Back to live"} <kbd class="roomy">Space</kbd>
         </button>
