@@ -1,6 +1,7 @@
 // What the newest look at kernels shows: `spectrace.analysis.made_of.MadeOf`, read and in words.
 import { enumerate, fixed, ms, plural, share, whole } from "./format.ts";
 import { maybeNumber, maybeText, number, object, objects, text } from "./json.ts";
+import { classInWords } from "./kernelLook.ts";
 import { phaseLabel } from "./phases.ts";
 
 /** The kernels of one class in a phase, per cycle; `share` is of all kernels of the phase. */
@@ -93,25 +94,10 @@ export function decodeReportedLook(value: unknown): ReportedLook | null {
   };
 }
 
-const CLASS_WORDS: Readonly<Record<string, string>> = {
-  communication: "communication",
-  moe: "work of experts",
-  attention: "attention",
-  matmul: "matrix products",
-  norm: "norms",
-  sampling: "sampling",
-  copy: "copies and fills",
-  other: "kernels of no class",
-};
 /** The target model's forward, of verify and else of plain decode. */
 const FORWARDS = ["verify.forward", "verify", "forward"];
 /** Of the device's time: what takes less is named in the table alone. */
 const NAMED = 0.02;
-
-/** What kernels of a class do; the name itself of a class of somebody's own. */
-export function classInWords(kernelClass: string): string {
-  return CLASS_WORDS[kernelClass] ?? kernelClass;
-}
 
 /** The classes that occur, what takes most time in all phases first. */
 export function classesOf({ phases }: ReportedLook): readonly string[] {

@@ -1,13 +1,8 @@
 // Of what phases are made, where somebody looked at the kernels of the run.
 import { msCell, shareCell } from "../../lib/format.ts";
+import { classInWords } from "../../lib/kernelLook.ts";
 import { phaseLabel } from "../../lib/phases.ts";
-import {
-  classesOf,
-  classInWords,
-  lookInWords,
-  type ReportedLook,
-  trustInWords,
-} from "../../lib/reportedLook.ts";
+import { classesOf, lookInWords, type ReportedLook, trustInWords } from "../../lib/reportedLook.ts";
 import { Term } from "../Card.tsx";
 import { Sideways } from "./Sideways.tsx";
 
