@@ -12,7 +12,17 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.helpers.accessible import AXE, faults
 from tests.helpers.fake_worker import FakeWorker
 from tests.helpers.gpu_site import GpuSite
-from tests.helpers.page import PAGE_TIMEOUT_MS, Paged, open_page, paged, rounding, until, window
+from tests.helpers.page import (
+    PAGE_TIMEOUT_MS,
+    Paged,
+    address_of,
+    open_page,
+    paged,
+    rounding,
+    until,
+    window,
+)
+from tests.helpers.page_wishes import ask
 
 pytestmark = pytest.mark.beside_others
 
@@ -141,6 +151,40 @@ def test_a_look_is_followed_until_its_answer_is_there(page: Page, traced: Paged)
     made = page.get_by_role("region", name="Made of")
     expect(made).to_be_visible(timeout=PAGE_TIMEOUT_MS)
     expect(made).to_contain_text("communication 100 %")
+
+
+def looked(traced: Paged, cycles: int) -> int:
+    """Has so many cycles looked at; returns how many looks there are by then."""
+    (before,) = traced.runs()
+    answer = ask(traced, f"runs/{before['run']}/kernels", {"cycles": cycles})
+    assert answer.status_code == 202, answer.text
+
+    def more() -> int:
+        (now,) = traced.runs()
+        return int(now["looks"]) if now["looks"] > before["looks"] else 0
+
+    return until(more)
+
+
+def test_an_older_look_is_chosen_and_stays_in_the_address(page: Page, traced: Paged) -> None:
+    """The newest is shown at first; the other one again after a reload."""
+    looked(traced, 12)
+    count = looked(traced, 16)
+    (run,) = traced.runs()
+    older, newer = traced.get(f"/api/runs/{run['run']}/looks")["looks"][-2:]
+    page.goto(f"{traced.url}/#view=kernels")
+    view = page.get_by_role("region", name="Kernels", exact=True)
+    expect(view).to_contain_text("of 16 that were asked for", timeout=PAGE_TIMEOUT_MS)
+    looks = page.get_by_role("combobox", name="look")
+    expect(looks.get_by_role("option")).to_have_count(count)
+    looks.select_option(str(int(older["start_ns"]) // 1_000_000))
+    expect(view).to_contain_text("of 12 that were asked for")
+    assert f"seen={int(older['start_ns']) // 1_000_000}" in address_of(page)
+    page.reload()
+    expect(view).to_contain_text("of 12 that were asked for", timeout=PAGE_TIMEOUT_MS)
+    looks.select_option(str(int(newer["start_ns"]) // 1_000_000))
+    expect(view).to_contain_text("of 16 that were asked for")
+    assert "seen=" not in address_of(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,8 +15,6 @@ const AT_ONCE = 2;
 const PATIENCE_MS = 30_000;
 const AGAIN_MS = 5000;
 
-/** Which look is shown, counted from the oldest; null is the newest. */
-export const chosenLook: Signal<number | null> = signal(null);
 /** Whether the dialog that asks for a look is open. */
 export const lookAsked: Signal<boolean> = signal(false);
 /** The run whose look this page saw begin: it says what came of it. */
@@ -55,13 +53,6 @@ export function startLookingAtKernels(): void {
     const current = run.value;
     if (current && isUnderWay(current.looking)) {
       watchedLook.value = current.run;
-    }
-  });
-  let shown: string | undefined;
-  effect(() => {
-    if (run.value?.run !== shown) {
-      shown = run.value?.run;
-      chosenLook.value = null;
     }
   });
 }

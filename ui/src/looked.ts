@@ -23,6 +23,9 @@ export const bar: Signal<Bar | null> = signal(initial.bar);
 /** The request whose cycles are shown. */
 export const requestId: Signal<string | null> = signal(initial.request);
 
+/** The look at kernels that is shown, by the whole UNIX ms of its begin; null is the newest. */
+export const seenLook: Signal<number | null> = signal(initial.seen);
+
 /** The runs that are held against each other; null is the one that offers itself. */
 export const oneRun: Signal<string | null> = signal(initial.one);
 export const otherRun: Signal<string | null> = signal(initial.other);

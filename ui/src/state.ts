@@ -19,7 +19,7 @@ import { type Timing, timingOf } from "./lib/timing.ts";
 import type { Theme } from "./lib/tokens.ts";
 import { anchor, pan, zoom } from "./lib/waterfall.ts";
 import type { Cycle, RunState, ServerState, Summary } from "./lib/wire.ts";
-import { bar, look, oneRun, otherRun, requestId } from "./looked.ts";
+import { bar, look, oneRun, otherRun, requestId, seenLook } from "./looked.ts";
 import { find, layout, marks, measured, stretch } from "./pointing.ts";
 
 /** How long the strip chart looks back, in s. */
@@ -395,6 +395,7 @@ export function chooseRun(id: string): void {
   look.value = EVERYTHING;
   bar.value = null;
   requestId.value = null;
+  seenLook.value = null;
   measured.value = null;
   marks.value = [];
   chosenRun.value = id;
@@ -422,6 +423,7 @@ export const place = computed<Place>(() => ({
   marks: marks.value,
   find: find.value,
   rank: openRank.value,
+  seen: seenLook.value,
 }));
 
 /** Whether the address names cycles, which mean nothing without their run. */
@@ -451,6 +453,7 @@ export function goTo(target: Place): void {
   marks.value = target.marks;
   find.value = target.find;
   openRank.value = target.rank;
+  seenLook.value = target.seen;
   const same = target.cycle === selected.value?.n && target.group === selected.value?.group;
   if (unknownRun.value !== null) {
     selected.value = target.cycle === null ? null : { group: target.group, n: target.cycle };

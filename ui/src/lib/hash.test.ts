@@ -22,6 +22,7 @@ const NOWHERE: Place = {
   marks: [],
   find: "",
   rank: null,
+  seen: null,
 };
 
 it("a place survives its address", () => {
@@ -64,6 +65,13 @@ it("two runs survive their address", () => {
   const place: Place = { ...NOWHERE, tab: "runs", one: "a1", other: "b2" };
   expect(formatHash(place)).toBe("#view=runs&one=a1&other=b2");
   expect(parseHash(formatHash(place))).toEqual(place);
+});
+
+it("a look at kernels survives its address", () => {
+  const place: Place = { ...NOWHERE, tab: "kernels", rank: "TP1", seen: 1_796_000_000_123 };
+  expect(formatHash(place)).toBe("#view=kernels&rank=TP1&seen=1796000000123");
+  expect(parseHash(formatHash(place))).toEqual(place);
+  expect(parseHash("#seen=soon")).toEqual(NOWHERE);
 });
 
 it("nothing chosen is an empty hash", () => {

@@ -54,6 +54,8 @@ export interface Place {
   readonly find: string;
   /** The opened rank; null is the first. */
   readonly rank: string | null;
+  /** The look at kernels that is shown, by the whole UNIX ms of its begin; null is the newest. */
+  readonly seen: number | null;
 }
 
 /** Reads `#run=…&cycle=…`; what does not make sense is left out. */
@@ -84,6 +86,7 @@ export function parseHash(hash: string): Place {
     marks: parseMarks(fields.get("marks") ?? ""),
     find: fields.get("find") ?? "",
     rank: fields.get("rank") || null,
+    seen: /^\d{1,15}$/.test(fields.get("seen") ?? "") ? Number(fields.get("seen")) : null,
   };
 }
 
@@ -127,7 +130,7 @@ export function formatHash(place: Place): string {
       fields.set(key, value);
     }
   }
-  for (const [name, value] of waterfallFields(place)) {
+  for (const [name, value] of remainingFields(place)) {
     if (value !== "") {
       fields.set(name, value);
     }
@@ -136,7 +139,7 @@ export function formatHash(place: Place): string {
   return text === "" ? "" : `#${text}`;
 }
 
-function waterfallFields(place: Place): readonly (readonly [name: string, value: string])[] {
+function remainingFields(place: Place): readonly (readonly [name: string, value: string])[] {
   return [
     ["layout", place.layout === "rows" ? "rows" : ""],
     ["rank", place.rank ?? ""],
@@ -144,5 +147,6 @@ function waterfallFields(place: Place): readonly (readonly [name: string, value:
     ["measured", formatStretch(place.measured)],
     ["marks", formatMarks(place.marks)],
     ["find", place.find],
+    ["seen", place.seen === null ? "" : String(place.seen)],
   ];
 }

@@ -2,9 +2,8 @@
 //
 // A view of its own, there where something was looked at or can be: its answer is of the device's work
 // within phases, where Timing holds ways of timing against each other and Distribution spreads times.
-import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { chosenLook, looks, runLooks } from "../../kernels.ts";
+import { looks, runLooks } from "../../kernels.ts";
 import { clock, fixed, ms, msCell, plural, shareCell, whole } from "../../lib/format.ts";
 import { formatHash } from "../../lib/hash.ts";
 import {
@@ -22,9 +21,10 @@ import {
 import { decodeOverview, type Overview } from "../../lib/overview.ts";
 import { phaseLabel } from "../../lib/phases.ts";
 import type { RunState } from "../../lib/wire.ts";
+import { seenLook } from "../../looked.ts";
 import { overviewPath, type Stretch } from "../../overseen.ts";
 import { Question } from "../../question.ts";
-import { cycles, place, run } from "../../state.ts";
+import { cycles, openRank, place, run } from "../../state.ts";
 import { Failure } from "../AsOf.tsx";
 import { ClassBar } from "../ClassBar.tsx";
 import { Copy } from "../Copy.tsx";
@@ -49,11 +49,9 @@ const seenCycles = new Question<Stretch, Overview>({
 export function Kernels() {
   const current = run.value;
   const all = runLooks.value;
-  const rankChosen = useSignal("");
-  const at = Math.min(chosenLook.value ?? all.length - 1, all.length - 1);
-  const look = all[at];
+  const look = all.find((each) => idOf(each) === seenLook.value) ?? all.at(-1);
   const ranks = look ? ranksOf(look) : [];
-  const rank = ranks.find((each) => each === rankChosen.value) ?? ranks[0] ?? "";
+  const rank = ranks.find((each) => each === openRank.value) ?? ranks[0] ?? "";
   if (!current) {
     return null;
   }
@@ -64,19 +62,18 @@ export function Kernels() {
           <label class="pick">
             <span class="caption">look</span>
             <select
-              value={String(at)}
+              value={look && String(idOf(look))}
               onChange={(event) => {
                 const chosen = Number(event.currentTarget.value);
-                chosenLook.value = chosen === all.length - 1 ? null : chosen;
+                const newest = all.at(-1);
+                seenLook.value = newest && idOf(newest) === chosen ? null : chosen;
               }}
             >
-              {all
-                .map((each, number) => (
-                  <option key={each.startMs} value={String(number)}>
-                    {lookName(each)}
-                  </option>
-                ))
-                .toReversed()}
+              {all.toReversed().map((each) => (
+                <option key={idOf(each)} value={String(idOf(each))}>
+                  {lookName(each)}
+                </option>
+              ))}
             </select>
           </label>
         )}
@@ -86,7 +83,7 @@ export function Kernels() {
             <select
               value={rank}
               onChange={(event) => {
-                rankChosen.value = event.currentTarget.value;
+                openRank.value = event.currentTarget.value;
               }}
             >
               {ranks.map((each) => (
@@ -105,6 +102,11 @@ export function Kernels() {
       {look ? <Shown look={look} rank={rank} /> : <NotYet current={current} />}
     </section>
   );
+}
+
+/** What names a look in the address. */
+function idOf({ startMs }: KernelLook): number {
+  return Math.floor(startMs);
 }
 
 function lookName(look: KernelLook): string {
