@@ -7,6 +7,7 @@ from statistics import median
 
 from spectrace.importing.class_times import class_times, communication
 from spectrace.importing.cupti import addresses, decoded, pieces_in
+from spectrace.importing.demangled import demangled
 from spectrace.importing.kernel_window import (
     Bounds,
     Ranked,
@@ -80,7 +81,8 @@ def with_names(
         names_at: Reads the texts at addresses of a process, as far as it may.
     """
     works = decoded(pieces_in(one.content, one.words[Place.HEAD]).whole).works
-    return one._replace(names=names_at(one.rank.pid, addresses(works)))
+    names = names_at(one.rank.pid, addresses(works))
+    return one._replace(names={address: demangled(name) for address, name in names.items()})
 
 
 def _seen(
