@@ -11,8 +11,9 @@ cycles/s has (`hour_cycles`), which come faster; from when its buffers are full.
 `first_picture_ms`: from the start of the navigation to the first frame with cycles, where
 `stored_cycles` of 8 ranks are stored; the shortest of three. `frame_ms_p95`: time of the main
 thread's processor that a zoom or a move there by a key takes, at 1920 x 1080, less that of a frame
-without; `frame_wall_ms_p95`: by the clock, with what else the machine did meanwhile. `page_kb`:
-all files of the page, compressed.
+without; `frame_wall_ms_p95`: by the clock, with what else the machine did meanwhile.
+`kernel_frame_ms_p95`: the same where each of the cycles in view has `kernels` kernels.
+`page_kb`: all files of the page, compressed.
 
 The store is made by the database itself, in minutes; `--store` names where it is, or is to be kept.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import sys
 import tempfile
 import time
@@ -40,6 +42,8 @@ from spectrace.analysis.summary import percentile
 from spectrace.server.static import PAGE
 from tests.browser.conftest import ARGUMENTS, chromium
 from tests.helpers import long_recording
+from tests.helpers.command import run
+from tests.helpers.kineto_trace import TURN_US, TraceOf, newest
 from tests.helpers.page import paged, until
 from tests.helpers.ring_page import ring_page
 from tests.helpers.ring_source import paced
@@ -55,11 +59,16 @@ FULL_S = 305.0  # the strip chart holds cycle times of five minutes
 KEYS = ("+", "d", "d", "a", "-", "a")
 FRAMES = 120
 OPENINGS = 3
+KERNELS = 5_000  # of a cycle
+KERNEL_CYCLES = 12
+KERNEL_US = 1.4
+KERNEL_NAMES = ("nvjet_tst_64x8_64x16_2x1_v_bz_TNT", "fused_moe_kernel", "_rmsnorm_kernel")
 TIMEOUT_S = 60.0
 AIMS = {
     "latency_ms_p95": 300,
     "first_picture_ms": 1500,
     "frame_ms_p95": 20,
+    "kernel_frame_ms_p95": 20,
     "live_busy_share": 0.30,
     "page_kb": 250,
 }
@@ -194,6 +203,40 @@ def stored(browser: Browser, store: Path) -> Found:
     }
 
 
+def kernels(browser: Browser) -> Found:
+    """What a frame of moving takes over cycles whose kernels are drawn."""
+    with tempfile.TemporaryDirectory(prefix="spectrace-bench-") as folder:
+        recording = Path(folder) / "run.spectrace"
+        trace = traced(Path(folder) / "1-TP-0.trace.json")
+        run("import", str(trace), "-o", str(recording))
+        viewing = paged("view", str(recording), "--port", "0")
+        with viewing as viewed, window(browser, 1920, 1080) as page:
+            with page.expect_response(re.compile(r"/cycles/6/kernels")):
+                page.goto(f"{viewed.url}/#at=5~0.000~60.000")
+            frames = frames_ms(page)
+    return {
+        "kernel_frame_ms_p95": round(percentile(sorted(worked for worked, _ in frames), 95), 1),
+        "kernels": KERNELS,
+    }
+
+
+def traced(path: Path) -> Path:
+    """A trace of some cycles of which each replays one graph of many kernels."""
+    trace = TraceOf()
+    for turn in range(KERNEL_CYCLES):
+        begin_us = 1_000.0 + turn * TURN_US
+        newest(trace, begin_us, 4)
+        trace.launched(
+            begin_us + 3_600.0,
+            *(
+                (KERNEL_NAMES[n % len(KERNEL_NAMES)], begin_us + 4_000.0 + 2 * n, KERNEL_US)
+                for n in range(KERNELS)
+            ),
+            call="cudaGraphLaunch",
+        )
+    return trace.write(path)
+
+
 def first_picture_ms(browser: Browser, url: str) -> float:
     """From the start of the navigation to the first frame with cycles."""
     with window(browser, 1920, 1080) as page:
@@ -242,6 +285,7 @@ def measure(store: Path, hour_cycles: int) -> Found:
                 **live(browser),
                 **memory(browser, hour_cycles),
                 **stored(browser, store),
+                **kernels(browser),
                 "page_kb": page_kb(),
             }
         finally:
