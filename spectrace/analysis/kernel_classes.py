@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import msgspec
 
 from spectrace.errors import SpectraceError
 from spectrace.kernels import KernelClass
+
+MOST_OF_NAME = 40  # letters of a class: what is longer leaves no room for its time beside it
 
 # The first pattern that is found in a name decides, so that what is special stands before what is
 # general: a grouped product of a mixture of experts is one before it is a matrix product, and an
@@ -85,21 +87,24 @@ class KernelClasses:
     def __init__(self, more: Mapping[str, Sequence[str]] | None = None) -> None:
         rows = [(name, patterns) for name, patterns in (more or {}).items()]
         rows += [(kind.value, patterns) for kind, patterns in PATTERNS]
-        self._table = [(name, _compiled(name, patterns)) for name, patterns in rows if patterns]
+        self._table = [
+            (name, [_compiled(name, pattern) for pattern in patterns]) for name, patterns in rows
+        ]
         self.of = cache(self._of)
 
     def _of(self, kernel: str) -> str:
         """The class of a kernel's name, as the compiler wrote it or demangled."""
-        for name, pattern in self._table:
-            if pattern.search(kernel):
+        for name, patterns in self._table:
+            if any(pattern.search(kernel) for pattern in patterns):
                 return name
         return KernelClass.OTHER.value
 
 
-def _compiled(name: str, patterns: Iterable[str]) -> re.Pattern[str]:
+def _compiled(name: str, pattern: str) -> re.Pattern[str]:
+    """One pattern by itself, so that its groups and flags are its own."""
     try:
-        return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-    except re.error as error:
+        return re.compile(pattern, re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
         raise SpectraceError(
             f"A pattern of the kernel class {name} is no regular expression ({error}): mend it."
         ) from error
@@ -117,7 +122,8 @@ def parse_classes(text: str, name: str) -> dict[str, list[str]]:
         name: Of the file, for what is said.
 
     Raises:
-        SpectraceError: It is not TOML, or says something else.
+        SpectraceError: It is not TOML, or says something else, or a class has no name that tables
+            can show.
     """
     try:
         table = msgspec.toml.decode(text, type=_Table)
@@ -126,6 +132,12 @@ def parse_classes(text: str, name: str) -> dict[str, list[str]]:
             f'{name} lacks what is read there, a table [classes] of lines like moe = ["my_moe"]: '
             f"{error}."
         ) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SpectraceError(f"{name} is no TOML ({error}): mend it.") from error
+    for kind in table.classes:
+        if not kind.strip() or not kind.isprintable() or len(kind) > MOST_OF_NAME:
+            raise SpectraceError(
+                f"{name} has a class that cannot be shown, {kind[:MOST_OF_NAME]!r}: call it by 1 "
+                f"to {MOST_OF_NAME} letters in one line."
+            )
     return table.classes

@@ -32,7 +32,8 @@ def cycles_of(run_id: str, ranks: Sequence[RankTurns], faults: Faults) -> list[C
 
     A trace of the profiler numbers no cycle: those of the first rank of a group are counted from
     1, and the others' turns belong to the cycle with which they share most of their time, which
-    must be alike in kind and batch size. Turns that carry a number are joined by it.
+    must be alike in kind and batch size. Turns that carry a number are joined by it, unless a rank
+    has one twice: spectrace was attached anew while the trace was written.
 
     Args:
         run_id: Of the run.
@@ -65,14 +66,15 @@ def _together(members: Sequence[RankTurns], faults: Faults) -> list[list[_Share]
     cycles: list[list[_Share]] = [[(first, place)] for place in range(len(first.turns))]
     begins = [turn.start_ns for turn in first.turns]
     by_number = {turn.number: place for place, turn in enumerate(first.turns)}
+    numbered = all(_are_unique([turn.number for turn in member.turns]) for member in members)
     alone: list[list[_Share]] = []
     for member in members[1:]:
         taken: set[int] = set()
         for place, turn in enumerate(member.turns):
             fit = (
-                _nearest(turn, first.turns, begins)
-                if turn.number is None
-                else by_number.get(turn.number)
+                by_number.get(turn.number)
+                if numbered and turn.number is not None
+                else _nearest(turn, first.turns, begins)
             )
             if fit is None or fit in taken or not _alike(turn, first.turns[fit]):
                 alone.append([(member, place)])
@@ -104,10 +106,16 @@ def _alike(one: Turn, other: Turn) -> bool:
     return (one.kind, one.batch_size) == (other.kind, other.batch_size)
 
 
+def _are_unique(numbers: Sequence[int | None]) -> bool:
+    """Whether no number stands twice; None is none."""
+    some = [number for number in numbers if number is not None]
+    return len(set(some)) == len(some)
+
+
 def _numbered(together: Sequence[list[_Share]]) -> list[tuple[int, list[_Share]]]:
-    """Each cycle with its number, its own where the trace says it, else counted from 1."""
+    """Each cycle with its number: its own where the trace says one for each, else from 1 on."""
     numbers = [_turn(shares[0]).number for shares in together]
-    if None in numbers:
+    if None in numbers or not _are_unique(numbers):
         return list(enumerate(together, start=1))
     return [(number or 0, shares) for number, shares in zip(numbers, together, strict=True)]
 

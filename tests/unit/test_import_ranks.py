@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from spectrace.errors import SpectraceError
+from spectrace.importing.faults import Faults
 from spectrace.importing.imported import import_files
 from spectrace.importing.kineto import rank_of
+from spectrace.importing.ranks import RankTurns, cycles_of
+from spectrace.importing.turns import Turn
+from spectrace.model import CycleKind
 from tests.helpers.kineto_trace import BASE_NS, PID, TURN_US, newest, turns
+
+MS = 1_000_000
+NEW = ((1, 0), (2, 10), (1, 500), (2, 510))  # numbers and their begins in ms
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,48 @@ def test_turns_that_are_unlike_are_not_one_cycle(tmp_path: Path) -> None:
     found = import_files([first, second], lambda _: None)
     assert [len(cycle.ranks) for cycle in found.cycles] == [1, 1, 1, 1]
     assert found.faults.counts() == {"unmatched": 2}
+
+
+def numbered(rank: str, *turns: tuple[int, int, CycleKind]) -> RankTurns:
+    """Turns of 10 ms that carry a number: the number, the begin in ms, the kind."""
+    some = [
+        Turn(begin_ms * MS, (begin_ms + 10) * MS, number=number, kind=kind)
+        for number, begin_ms, kind in turns
+    ]
+    return RankTurns(rank, some, [[] for _ in some])
+
+
+def numbers_of(*ranks: RankTurns) -> list[tuple[int, list[str]]]:
+    """Of each cycle the number and the ranks."""
+    cycles = cycles_of("r", ranks, Faults())
+    return [(cycle.number, [rank.rank for rank in cycle.ranks]) for cycle in cycles]
+
+
+def test_no_two_cycles_of_a_group_have_one_number() -> None:
+    """Of two the store would keep one: where turns of one number are unlike, all are counted."""
+    one, other = CycleKind.SPECULATIVE, CycleKind.OTHER
+    first = numbered("TP0", (7, 0, one), (8, 10, one), (9, 20, one))
+    assert numbers_of(first, numbered("TP1", (7, 1, one), (8, 11, one), (9, 21, one))) == [
+        (number, ["TP0", "TP1"]) for number in (7, 8, 9)
+    ]
+    assert numbers_of(first, numbered("TP1", (7, 1, one), (8, 11, other), (9, 21, one))) == [
+        (1, ["TP0", "TP1"]),
+        (2, ["TP0"]),
+        (3, ["TP1"]),
+        (4, ["TP0", "TP1"]),
+    ]
+
+
+def test_ranks_whose_numbers_began_anew_are_put_together_by_their_time() -> None:
+    """As where spectrace was attached twice while a trace was written."""
+    ranks = [
+        numbered(f"TP{late}", *((number, begin + late, CycleKind.DECODE) for number, begin in NEW))
+        for late in range(2)
+    ]
+    both = ["TP0", "TP1"]
+    assert numbers_of(*ranks) == [(1, both), (2, both), (3, both), (4, both)]
+    cycles = cycles_of("r", ranks, Faults())
+    assert {cycle.ranks[1].start_ns - cycle.ranks[0].start_ns for cycle in cycles} == {MS}
 
 
 def test_replicas_are_groups_of_their_own(tmp_path: Path) -> None:

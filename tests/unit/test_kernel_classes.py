@@ -161,6 +161,11 @@ def test_a_users_table_is_read() -> None:
         ('classes = "moe"', "mine.toml lacks what is read there"),
         ("[classes]\nmoe = [1]\n", "mine.toml lacks what is read there"),
         ('[klasses]\nmoe = ["a"]\n', "mine.toml lacks what is read there"),
+        pytest.param(f"[classes]\nmoe = {'[' * 100_000}", "mine.toml is no TOML", id="deep"),
+        ('[classes]\n"" = ["a"]\n', r"a class that cannot be shown, '': call it"),
+        ('[classes]\n" " = ["a"]\n', "a class that cannot be shown"),
+        ('[classes]\n"two\\nlines" = ["a"]\n', r"cannot be shown, 'two\\nlines'"),
+        (f'[classes]\n{"n" * 41} = ["a"]\n', "1 to 40 letters"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused(text: str, sentence: str) -> None:
@@ -169,10 +174,24 @@ def test_a_table_that_cannot_be_used_is_refused(text: str, sentence: str) -> Non
         parse_classes(text, "mine.toml")
 
 
-def test_a_pattern_that_is_none_is_refused() -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    ["(unclosed", "a{99999999999}", "(" * 20_000 + ")" * 20_000],
+    ids=["unclosed", "too-often", "too-deep"],
+)
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
     """The class of it is named."""
     with pytest.raises(SpectraceError, match=r"kernel class moe .* mend it"):
-        KernelClasses({"moe": ["(unclosed"]})
+        KernelClasses({"moe": ["fine", pattern]})
+
+
+def test_each_pattern_is_one_by_itself() -> None:
+    """Its groups are counted and named for it alone, and its flags stand at its begin."""
+    classes = KernelClasses(
+        {"twice": ["(a)x", r"(b)y\1", "(?P<it>c)z(?P=it)", "(?P<it>d)", "(?x) e e"]}
+    )
+    names = ["ax", "byb", "bya", "czc", "czd", "d", "ee"]
+    assert [name for name in names if classes.of(name) != "twice"] == ["bya"]
 
 
 def test_an_empty_list_of_patterns_matches_nothing() -> None:
