@@ -11,6 +11,9 @@ import numpy as np
 
 from spectrace.model import CycleKind, PhaseName
 
+FURTHEST_NS = 3 * 10**18
+"""No time of a trace is as far from its base, or as long: 95 years, so that sums fit in 64 bits."""
+
 GRAPH = "CUDA graph"
 """What a graph is called that was seen whole, as if it were one kernel."""
 

@@ -13,7 +13,7 @@ class Fault(str, Enum):
     CORRUPT = "Files whose compressed data are damaged; what lies behind the damage is missing"
     CUT_OFF = "Files that end in the midst of the trace; what should follow is missing"
     UNREADABLE = "Entries left out, since they are no JSON, or lack what makes an entry"
-    NOT_A_NUMBER = "Slices left out, since their time is no number"
+    NOT_A_NUMBER = "Slices left out, since their time is no number, or a century away"
     NEGATIVE = "Slices left out, since they end before they begin"
     CROSSING = "Ranges cut, since they end after the range around them"
     UNOPENED = "Ends of ranges (E) left out, since nothing began them"

@@ -66,12 +66,14 @@ class Bounds(NamedTuple):
         split_ns: From here on graphs were seen kernel by kernel, before as a whole.
         end_ns: It ended.
         shift_ns: What is added to that clock's times to make UNIX times of the run.
+        behind: Number of the cycle at whose begin it ended; 0 where none did.
     """
 
     begin_ns: int
     split_ns: int
     end_ns: int
     shift_ns: int
+    behind: int = 0
 
 
 def turns_of_cycles(cycles: Iterable[Cycle], rank: str) -> list[Turn]:
@@ -133,7 +135,13 @@ def window_of(
     single = part(bounds.split_ns, bounds.end_ns)
     split_ns = bounds.split_ns + bounds.shift_ns
     end_ns = bounds.end_ns + bounds.shift_ns
-    inside = [turn for turn in turns if split_ns <= turn.start_ns and turn.end_ns <= end_ns]
+    # A cycle ends when the next one begins, which is once the window that closes there is closed.
+    inside = [
+        turn
+        for turn in turns
+        if split_ns <= turn.start_ns
+        and (turn.end_ns <= end_ns or (turn.number or 0) < bounds.behind)
+    ]
     before = segments_of(whole, thread, [turn for turn in turns if turn.start_ns < split_ns])
     segments = segments_of(single, thread, inside)
     phases = phase_works(single, segments, inside, replay_times(whole, before))

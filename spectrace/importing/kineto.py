@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 
-from spectrace.importing.columns import Meaning, ProcessTrace, Role, Span, TraceFile
+from spectrace.importing.columns import FURTHEST_NS, Meaning, ProcessTrace, Role, Span, TraceFile
 from spectrace.importing.faults import Fault, Faults
 from spectrace.importing.names import meaning_of_function, meaning_of_range
 from spectrace.importing.pieces import Event, EventText
 
 SOURCE = "the torch profiler"
 _NS_PER_US = 1000
+_FURTHEST_US = FURTHEST_NS / _NS_PER_US
 _LABEL = re.compile(r"\[([A-Z0-9-]+)\] ")
 _RANK = re.compile(r"(?<![A-Za-z])(DP|TP|PP)-?(\d+)")
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -114,6 +115,9 @@ class _Reader:
             return
         if event.dur < 0:
             self._faults.add(Fault.NEGATIVE)
+            return
+        if abs(event.ts) > _FURTHEST_US or event.dur > _FURTHEST_US:
+            self._faults.add(Fault.NOT_A_NUMBER)
             return
         start_ns = round(event.ts * _NS_PER_US)
         end_ns = round((event.ts + event.dur) * _NS_PER_US)

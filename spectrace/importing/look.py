@@ -122,7 +122,8 @@ def bounds_of(run: Run, words: Mapping[int, int]) -> Bounds:
     real_ns = begin_ns - words[Place.BEGAN_NS]  # of CLOCK_REALTIME before CLOCK_MONOTONIC
     end_ns = words[Place.ENDED_REAL_NS]
     split_ns = words[Place.SPLIT_NS] + real_ns if words[Place.SPLIT_NS] else end_ns
-    return Bounds(begin_ns, split_ns, end_ns, run.unix_ns(words[Place.BEGAN_NS]) - begin_ns)
+    shift_ns = run.unix_ns(words[Place.BEGAN_NS]) - begin_ns
+    return Bounds(begin_ns, split_ns, end_ns, shift_ns, words[Place.ENDED_CYCLE])
 
 
 def _cost(cycles: Sequence[Cycle], one: Written) -> WindowCost:

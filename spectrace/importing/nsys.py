@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectrace.errors import SpectraceError
-from spectrace.importing.columns import GRAPH, Meaning, ProcessTrace, Role, Span, TraceFile
+from spectrace.importing.columns import (
+    FURTHEST_NS,
+    GRAPH,
+    Meaning,
+    ProcessTrace,
+    Role,
+    Span,
+    TraceFile,
+)
 from spectrace.importing.faults import Fault, Faults
 from spectrace.importing.kineto import rank_of
 from spectrace.importing.names import meaning_of_own, meaning_of_range
@@ -138,7 +146,7 @@ class _Export:
         if table not in self._tables:
             return 0
         row = next(self._rows(table, {"utcEpochNs": ""}), None)
-        return int(row[0]) if row and row[0] else 0
+        return int(row[0]) if row and _are_times(row[0]) else 0
 
     def _text(self, text: Any) -> str:
         """A text, or the one of that number."""
@@ -189,7 +197,7 @@ class _Export:
         )
         for row in self._rows("NVTX_EVENTS", wanted):
             start, end, kind, thread, text, text_id, domain, *payloads = row
-            if not _are_numbers(start, thread, start if end is None else end):
+            if not (_are_numbers(thread) and _are_times(start, start if end is None else end)):
                 self._faults.add(Fault.UNREADABLE)
                 continue
             payload = next((value for value in payloads if isinstance(value, int)), None)
@@ -203,7 +211,7 @@ class _Export:
         wanted = dict.fromkeys(("start", "end", "globalTid", "correlationId", "nameId"), "")
         begun: dict[int, int] = {}
         for start, end, thread, correlation, name_id in self._rows(table, wanted):
-            if not _are_numbers(start, end, thread, correlation):
+            if not (_are_numbers(thread, correlation) and _are_times(start, end)):
                 self._faults.add(Fault.UNREADABLE)
                 continue
             name = self._text(name_id).partition("_v")[0]
@@ -232,7 +240,7 @@ class _Export:
             name: "mangledName",
         }
         for start, end, correlation, global_pid, device, stream, text in self._rows(table, wanted):
-            if not _are_numbers(start, end, correlation, global_pid or 0):
+            if not (_are_numbers(correlation, global_pid or 0) and _are_times(start, end)):
                 self._faults.add(Fault.UNREADABLE)
                 continue
             if end < start:
@@ -262,6 +270,10 @@ class _Export:
 
 def _are_numbers(*values: Any) -> bool:
     return all(isinstance(value, int) for value in values)
+
+
+def _are_times(*values: Any) -> bool:
+    return all(isinstance(value, int) and abs(value) <= FURTHEST_NS for value in values)
 
 
 def _meaning(piece: _Range, *, own: bool) -> Meaning | None:

@@ -15,11 +15,12 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from spectrace.errors import SpectraceError
+from spectrace.importing.columns import FURTHEST_NS
 from spectrace.importing.faults import Fault, Faults
 
 _PIECE_BYTES = 4 << 20
@@ -32,11 +33,16 @@ _END = re.compile(rb"\}\s*,")
 _OPENING = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
+# Columns have 64 bits, and so has the store.
+_Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Base = Annotated[int, msgspec.Meta(ge=-FURTHEST_NS, le=FURTHEST_NS)]
+
+
 class Arguments(msgspec.Struct, rename={"external_id": "External id"}):
     """Of what an event carries, that which is used."""
 
-    correlation: int | None = None
-    external_id: int | None = None
+    correlation: _Integer | None = None
+    external_id: _Integer | None = None
     stream: int | str | None = None
     device: int | str | None = None
     name: str | None = None
@@ -49,7 +55,7 @@ class Event(msgspec.Struct):
     ph: str
     name: str = ""
     cat: str = ""
-    pid: int | str = 0
+    pid: _Integer | str = 0
     tid: int | str = 0
     ts: float | None = None
     dur: float | None = None
@@ -59,7 +65,7 @@ class Event(msgspec.Struct):
 class Head(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
     """Of what stands around the events, that which is used."""
 
-    base_ns: int = 0
+    base_ns: _Base = 0
     host_name: str = ""
 
 

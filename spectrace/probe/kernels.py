@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LOW_HALF = 0xFFFFFFFF
+_ASKED_FOR_NS = FLUSHES * FLUSH_EVERY_NS  # where nothing moves the window on as often
 _OVER = (Stage.DONE, Stage.REFUSED)
 
 
@@ -169,7 +170,7 @@ class KernelWindow:
         self._longest_ns = max(LONGEST_NS, store.words[Place.LONGEST_NS])
         self._cupti: Cupti | None = None
         self._stage = Stage.ASKED
-        self._began_ns = self._split_at = self._end_at = 0
+        self._began_ns = self._ended_ns = self._split_at = self._end_at = 0
         self._flushes = self._flush_at_ns = 0
 
     def step(self, number: int, *, idle: bool = False) -> bool:
@@ -266,7 +267,7 @@ class KernelWindow:
         words = self._words
         words[Place.ENDED_CYCLE] = number
         words[Place.ENDED_REAL_NS] = time_ns()
-        words[Place.ENDED_NS] = now()
+        self._ended_ns = words[Place.ENDED_NS] = now()
         self._switch((), ())
         self._enter(Stage.FLUSHING)
         self._flush()
@@ -280,7 +281,7 @@ class KernelWindow:
         self._words[Place.FLUSHING_NS] += now() - began_ns
         self._flushes += 1
         self._flush_at_ns = began_ns + FLUSH_EVERY_NS
-        if self._flushes >= FLUSHES:
+        if self._flushes >= FLUSHES or began_ns >= self._ended_ns + _ASKED_FOR_NS:
             self._enter(Stage.DONE)
 
     def _refuse(self, error: RefusedError) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .faults import is_foreign, pass_on
 from .layout import QUIET_NS, RecordType, State, Word
+from .layout_window import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,7 +76,7 @@ def leave_now(resident: Resident, time_ns: int) -> None:
 
 
 def finish(resident: Resident, time_ns: int) -> None:
-    """Leaves at a cycle boundary; where no reader is left it also removes its file."""
+    """Leaves at a cycle boundary; where no reader is left it also removes its files."""
     recorder = resident.recorder
     if recorder.open:
         recorder.end(time_ns)
@@ -86,6 +87,7 @@ def finish(resident: Resident, time_ns: int) -> None:
     path = resident.ring.path() if abandoned else ""
     leave(resident, State.DETACHED)
     if path:
+        Path(path).with_suffix(SUFFIX).unlink(missing_ok=True)  # hundreds of MB, of a window
         Path(path).unlink(missing_ok=True)
 
 

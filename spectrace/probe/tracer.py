@@ -490,7 +490,8 @@ class Tracer:
                 words = self.ring.words
                 calls = words[_IDLE_CALLS] = words[_IDLE_CALLS] + 1
                 due = recorder.open or not calls % _IDLE_CALLS_BETWEEN_CLOCKS or recorder.pending
-                if due or words[_COMMAND]:
+                # A server that sleeps while it is idle calls once a second.
+                if due or words[_COMMAND] or self.window is not None:
                     self._on_idle(now())
             return original(*args, **kwargs)
 

@@ -55,6 +55,11 @@ SLICE = {"ph": "X", "cat": "user_annotation", "name": "draft", "pid": 4242, "tid
         ({**SLICE, "ts": 5.0, "dur": -3.0}, {"negative": 1}),
         ({**SLICE, "ts": float("nan"), "dur": 3.0}, {"not_a_number": 1}),
         ({**SLICE, "ts": 5.0, "dur": float("inf")}, {"not_a_number": 1}),
+        ({**SLICE, "ts": 1e300, "dur": 3.0}, {"not_a_number": 1}),
+        ({**SLICE, "ts": -4e15, "dur": 3.0}, {"not_a_number": 1}),
+        ({**SLICE, "cat": "kernel", "ts": 5.0, "dur": 1e30}, {"not_a_number": 1}),
+        ({**SLICE, "cat": "cuda_runtime", "ts": 1e18, "dur": 3.0}, {"not_a_number": 1}),
+        ({**SLICE, "ts": 5.0, "dur": 3.0, "pid": 1 << 70}, {"unreadable": 1}),
         ({**SLICE, "ts": 5.0}, {"unreadable": 1}),
         ({**SLICE, "ts": [5.0], "dur": 3.0}, {"unreadable": 1}),
         ({"no": "event"}, {"unreadable": 1}),
@@ -104,6 +109,7 @@ def test_numbers_that_are_none_in_the_arguments_do_no_harm(tmp_path: Path) -> No
     """Kineto writes bandwidths that are infinite; the slice itself is sound."""
     trace = whole()
     trace.events[0]["args"] = {"bw": float("inf"), "External id": 3}
+    trace.events[1]["args"] = {"correlation": 1 << 70, "External id": -(1 << 64)}
     found = read(trace.text().encode(), tmp_path)
     assert (len(found.cycles), fault(found)) == (TURNS, {})
 

@@ -161,6 +161,22 @@ def test_rows_without_their_numbers_are_counted(tmp_path: Path) -> None:
     assert found.faults.counts() == {"unreadable": 4}  # a kernel, two calls, a range
 
 
+def test_times_and_ids_beyond_reason_are_counted(tmp_path: Path) -> None:
+    """SQLite holds 64 bits, of which none are left for the session's start."""
+    most = (1 << 63) - 1
+    last: list[NvtxRange] = [("draft", most - 10, most, None)]
+    path = write_export(tmp_path / "a.sqlite", [*SGLANG, *last], LAUNCHES)
+    with closing(sqlite3.connect(path)) as file:
+        which = "SET start = ?, end = ? WHERE correlationId = 1"
+        file.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL {which}", (most - 10, most))
+        file.execute(f"UPDATE CUPTI_ACTIVITY_KIND_RUNTIME {which}", (most - 10, most))
+        file.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = ?", (most,))
+        file.commit()
+    found = imported(path)
+    assert [cycle.start_ns for cycle in found.cycles] == [0, 20_000_000]
+    assert found.faults.counts() == {"unreadable": 3}
+
+
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     """The sentence says how to trace with ranges."""
     path = tmp_path / "a.sqlite"

@@ -211,7 +211,7 @@ def test_pieces_end_where_the_file_was_cut_off() -> None:
 
 
 # Cycle 0 lies in the part in which graphs are seen whole, cycles 1 and 2 behind it.
-BOUNDS = Bounds(at(0), at(TURN_US), at(3 * TURN_US), SHIFT_NS)
+BOUNDS = Bounds(at(0), at(TURN_US), at(3 * TURN_US), SHIFT_NS, behind=3)
 RANKED = Ranked("TP0", 4242, (99, THREAD), NAMES)
 CLASS_OF = KernelClasses().of
 TURNS = turns_of_cycles([cycle(number) for number in (1, 0, 2)], "TP0")
@@ -343,6 +343,20 @@ def test_a_window_without_cycles_shows_no_phase() -> None:
     seen = window_of(read(*three_cycles()), [], BOUNDS, RANKED, CLASS_OF)
     assert (seen.phases, seen.cycles) == ((), 0)
     assert {phase for phase, _ in seen.kernels} == {""}
+
+
+def test_the_last_cycle_counts_though_it_ends_a_moment_behind_the_window() -> None:
+    """The window closes at the begin of the next cycle, which is stamped when it is closed."""
+    soon = BOUNDS._replace(end_ns=BOUNDS.end_ns - 30 * US)
+    whole = window_of(read(*three_cycles()), TURNS, BOUNDS, RANKED, CLASS_OF)
+    seen = window_of(read(*three_cycles()), TURNS, soon._replace(behind=3), RANKED, CLASS_OF)
+    assert (seen.cycles, seen.phases) == (whole.cycles, whole.phases)
+    # The one at whose begin it closes does not, nor one that time cut off.
+    for behind in (2, 0):
+        cut = window_of(
+            read(*three_cycles()), TURNS, soon._replace(behind=behind), RANKED, CLASS_OF
+        )
+        assert cut.cycles == 1
 
 
 def test_turns_of_cycles_are_the_hosts_phases_in_order() -> None:

@@ -332,6 +332,24 @@ def test_a_window_that_no_cycle_ends_is_closed_by_time(
     assert windowed.word(Place.CUT_SHORT) == 1
 
 
+def test_a_server_that_sleeps_while_idle_closes_its_window_all_the_same(
+    windowed: Windowed, cupti: ScriptedCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its idle call comes each second: the first one behind the end closes, one more is enough."""
+    windowed.ask(2, 100)
+    windowed.step(3)
+    windowed.scheduler.on_idle()  # which ends the last cycle
+    assert cupti.enabled
+    ended_ns = windowed.word(Place.BEGAN_NS) + LONGEST_NS
+    stages = []
+    for second in (1, 2):
+        monkeypatch.setattr(kernels, "now", lambda at=ended_ns + second * 1_000_000_000: at)
+        windowed.scheduler.on_idle()
+        stages.append((windowed.word(Place.STATE), windowed.word(Place.CUT_SHORT)))
+    assert cupti.enabled == []
+    assert stages == [(Stage.FLUSHING, 1), (Stage.DONE, 1)]
+
+
 def test_a_window_of_many_cycles_is_given_longer(
     windowed: Windowed, cupti: ScriptedCupti, monkeypatch: pytest.MonkeyPatch
 ) -> None:

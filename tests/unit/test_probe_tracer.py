@@ -13,7 +13,7 @@ import pytest
 from spectrace.collect.reader import CycleRecord, RowsRecord, TextRecord
 from spectrace.collect.ring_view import RingView
 from spectrace.model import CycleKind, TimingMode
-from spectrace.probe import layout, leaving, tracer
+from spectrace.probe import layout, layout_window, leaving, tracer
 from spectrace.probe import ring as probe_ring
 from spectrace.probe.hooks import Patches
 from spectrace.probe.layout import Command, Mode, Ph, RecordType, State, Word
@@ -183,8 +183,13 @@ def test_the_servers_exception_passes_and_the_cycle_says_so(
 def test_an_abandoned_probe_leaves_and_removes_its_file(
     traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a reader's heartbeat for long enough the probe goes and takes its file along."""
+    """Without a reader's heartbeat for long enough the probe goes and takes its file along.
+
+    That of a kernel window, too, which takes more of shared memory than the ring.
+    """
     path = str(traced.path).encode()
+    window = traced.path.with_suffix(layout_window.SUFFIX)
+    window.touch()
     traced.view._map[layout.PATH_OFFSET : layout.PATH_OFFSET + len(path)] = path
     traced.scheduler.step(Batch([Request("a")]))
     monkeypatch.setattr(probe_ring, "ABANDONED_NS", 1_000_000)
@@ -195,7 +200,7 @@ def test_an_abandoned_probe_leaves_and_removes_its_file(
     for _ in range(2):  # it misses the reader, and leaves at its next look
         traced.scheduler.step(Batch([Request("a")]))
     assert traced.view.word(Word.STATE) == State.DETACHED
-    assert not traced.path.exists()
+    assert (traced.path.exists(), window.exists()) == (False, False)
     traced.assert_untouched()
 
 
