@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+import spectrace
 from tests.helpers.attach_rounds import belongings
 from tests.helpers.command import TIMEOUT_S, first_line_with, start
 from tests.helpers.cupti_site.cupti.cupti import AFTER_NS, LONG_NS
@@ -36,9 +37,15 @@ OPEN = {"open": True}
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Paged]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the page's command runs, and records."""
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Iterator[Paged]:
     """The page of a command that traces nothing by itself."""
-    with paged(*SERVE) as it:
+    with paged(*SERVE, folder=folder) as it:
         yield it
 
 
@@ -290,6 +297,40 @@ def test_one_window_at_a_time_and_detaching_ends_it(
     assert left_of(server.pids.values()) == []
     answer = ask(page, f"runs/{traced}/kernels", {"cycles": CYCLES})
     assert (answer.status_code, "not traced from here" in answer.text) == (404, True)
+
+
+def test_where_cycles_are_sampled_those_that_are_kept_have_kernels(
+    page: Paged, traced: str
+) -> None:
+    """Of 15 cycles behind the quarter of whole graphs every third one is there on each rank."""
+    answer = ask(page, f"runs/{traced}/timing", {"sample_every": 3})
+    assert answer.status_code == 200, answer.text
+    until(lambda: run_of(page, traced)["sample_every"] == 3)
+    wait_for(page, traced, max(one["from_cycle"] for one in answer.json()["switches"]) + 3)
+    asked(page, traced, CYCLES)
+    assert until_stage(page, traced, "done", "refused")["stage"] == "done"
+    until(lambda: run_of(page, traced)["looks"] == 1)
+    [look] = page.get(f"/api/runs/{traced}/looks")["looks"]
+    assert look["cycles_seen"] == {"TP0": 5, "TP1": 5}
+    launched = {time["phase"] for time in look["kernels"]}
+    assert "" in launched  # what the cycles launched that were left out
+    assert len(launched) > 1
+
+
+def test_a_recording_that_goes_on_has_the_look_and_its_kernels(
+    page: Paged, folder: Path, traced: str
+) -> None:
+    """Saved at its end, with the cycles that the look saw."""
+    wish = {"name": "looked", "max_bytes": 100_000_000}
+    assert ask(page, f"runs/{traced}/recording", wish).status_code == 200
+    asked(page, traced, CYCLES)
+    assert until_stage(page, traced, "done", "refused")["stage"] == "done"
+    told = ask(page, f"runs/{traced}/recording/stop", {}).json()
+    assert (told["active"], told["problem"]) == (False, "")
+    with spectrace.open(folder / told["name"]) as recording:
+        assert recording.looks.num_rows == 1
+        seen = recording.kernels.group_by(["rank", "number"]).aggregate([("start_ns", "count")])
+    assert seen.num_rows == 2 * CYCLES * 3 // 4
 
 
 def test_a_server_that_dies_in_the_window_is_said_to_have_ended(
